@@ -75,6 +75,24 @@ def test_the_joint_verdict_needs_every_benchmark(lake: Path, out: Path) -> None:
         sl.gate(out, "base", "new", benchmark="sme")
 
 
+def test_what_the_candidate_lacks_does_not_pass(lake: Path, out: Path) -> None:
+    """Problems that fail are often those that are missing."""
+    board(lake, out, [(4, 2)] * 200, [(4, 2)] * 180, "most")
+    assert sl.gate(out, "base", "new").verdict == "pass"
+    board(lake, out, [(4, 2)] * 200, [(4, 2)] * 179, "few")
+    put(lake, expand([("p0", 4, 2)], model="base", benchmark="none"), "none.parquet")
+    run(lake, out, metrics=["pass@1"])
+    result = sl.gate(out, "base", "new")
+    reasons = {each.benchmark: each.reason for each in result.benchmarks if each.verdict != "pass"}
+    assert (result.verdict, reasons) == ("undecided", {
+        "few": "the base has 200 problems; 180 in common needed ([compare] min_share)",
+        "none": "not comparable: new has no graded attempt on it",
+    })  # fmt: skip
+    assert sl.gate(out, "new", "base", benchmark="most").verdict == "pass", "more problems do no harm"
+    (few,) = sl.gate(out, "base", "new", metric="pass@7", benchmark="few").benchmarks
+    assert few.reason == "fewer than two problems (or clusters) have a value of pass@7 on both sides"
+
+
 def test_one_model_in_two_runs_and_under_two_protocols(lake: Path, out: Path) -> None:
     config = '[protocol]\ncolumns = ["engine"]\n'
     board(lake, out, [(4, 3)] * 200, [(4, 3)] * 200, config=config, engine="a")
@@ -139,12 +157,19 @@ def test_exit_codes_and_files(lake: Path, out: Path, tmp_path: Path, cli: Cli) -
         document = json.loads(done.stdout)
         assert (done.returncode, document["exit_code"], document["verdict"]) == (code, code, verdict)
         suite = ElementTree.parse(tmp_path / "j.xml").getroot()
-        assert (suite.get("tests"), suite.get("failures")) == ("1", str(int(verdict == "fail")))
+        assert (suite.get("tests"), suite.get("failures")) == ("1", str(int(code == 3)))
         assert (tmp_path / "m.md").read_text().startswith(f"**{verdict}**: is new ")
     done = cli("gate", out, "base", "new", "--margin", "0.3")
     assert done.stdout.startswith("pass: is new at most 0.3 worse than base in pass@1?")
-    done = cli("gate", out, "base", "other", "--json")
-    assert (done.returncode, json.loads(done.stdout)["exit_code"]) == (2, 2)
+    for options, says in (
+        (("other",), "no model other here"),
+        (("new", "--protocol", "temperature=7"), "no protocol temperature=7 here"),
+        (("new", "--margin", "2"), "with a margin of 2 everything passes: pass@1 lies between 0 and 1"),
+        (("new", "--margin", "0.1", "--superiority"), "--superiority and --margin exclude each other"),
+    ):
+        done = cli("gate", out, "base", *options, "--json", "--undecided", "pass")
+        document = json.loads(done.stdout)
+        assert (done.returncode, document["exit_code"], document["error"]) == (2, 2, says)
 
 
 def test_scores_and_clusters(lake: Path, out: Path) -> None:

@@ -14,7 +14,7 @@ from scipy.stats import norm
 import scorelake as sl
 from conftest import Cli
 from counted import Row, scored
-from scorelake.errors import UsageError
+from scorelake.errors import DataError, UsageError
 
 RATES = {"a": 0.5, "b": 0.55, "c": 0.05}
 
@@ -75,7 +75,18 @@ def test_the_work_list_has_the_attempts_that_are_missing(out: Path, tmp_path: Pa
     assert set(never["model"]) == {"c"}
 
 
-@pytest.mark.parametrize("question", ["what?", "a vs nobody", "a vs b vs c"])
+@pytest.mark.parametrize("question", ["what?", "a vs nobody", "a vs b vs c", "half-width 0", "half-width ..."])
 def test_questions_that_cannot_be_answered(out: Path, question: str) -> None:
     with pytest.raises(UsageError):
         sl.plan(out, question)
+
+
+def test_no_answer_is_an_error_with_its_reason(out: Path, tmp_path: Path, cli: Cli) -> None:
+    once = scored(tmp_path, [row | {"n": 1, "c": row["c"] // 4} for row in lake()], compare={"min_share": 0.5})
+    for question in ("a vs b", "half-width 0.02"):
+        with pytest.raises(DataError, match="no two problems have two attempts of each model"):
+            sl.plan(once, question)
+    for options in (("--lift", "0"), ("--cost-per-problem", "-1")):
+        assert cli("plan", out, "--question", "a vs b", *options).returncode == 2
+    done = cli("plan", out, "--work-list", tmp_path / "none" / "work.csv")
+    assert (done.returncode, "No such file or directory" in done.stderr) == (4, True)

@@ -49,7 +49,7 @@ def gate(
     base: Annotated[str, Argument(help="The model to be held against.")],
     candidate: Annotated[str, Argument(help="The model that must not be worse.")],
     metric: Annotated[str, Option(help="Any metric that the lake allows.")] = "pass@1",
-    margin: Annotated[float, Option(help="The fall that is still accepted.")] = 0.02,
+    margin: Annotated[float | None, Option(help="The fall that is still accepted. Default: 0.02.")] = None,
     benchmark: Annotated[Names, Option(help="Only this benchmark. Repeatable.")] = None,
     protocol: Annotated[Names, Option(help="Only this protocol. Twice: of the base, and of the candidate.")] = None,
     run: Annotated[Names, Option(help="The run of the base (number or id). Twice: also of the candidate.")] = None,
@@ -64,12 +64,15 @@ def gate(
     with reporting.failures(reporting.CommandOutput(as_json)):
         from scorelake.read import claim, gate, session
 
+        if superiority and margin is not None:
+            raise UsageError("--superiority and --margin exclude each other", hint="a better model has no margin")
+        fall = 0.0 if superiority else gate.MARGIN if margin is None else margin
         pair = claim.PairRequest(base, candidate, metric, None, tuple(protocol or ()), tuple(run or ()))
         with session.reading(out) as folder:
-            result = gate.decide(folder, out, pair, 0.0 if superiority else margin, benchmark or (), calibration)
+            result = gate.decide(folder, out, pair, fall, benchmark or (), calibration)
         verdict = undecided.value if undecided and result.verdict == "undecided" else result.verdict
         code = {"pass": 0, "fail": 3, "undecided": 7}[verdict]
-        for path, text in ((junit, result.junit()), (markdown, result.markdown())):
+        for path, text in ((junit, result.junit(undecided and undecided.value)), (markdown, result.markdown())):
             if path:
                 path.write_text(text, encoding="utf-8")
         document = {"status": result.verdict, "exit_code": code, **result.document()}
@@ -102,7 +105,7 @@ def plan(
             missing = planning.write_work_list(folder, work_list, attempts, benchmark) if work_list else 0
         document = {"status": "planned", "exit_code": 0, "needs": planning.document(needs)}
         text = "\n".join(escape_controls(need.text()) for need in needs)
-        text = text or "Every leader is significantly better than all others: no rank is open."
+        text = text or "No other ranked model could be the first: no rank is open."
         reporting.data(json.dumps(document) if as_json else text)
         if work_list:
             reporting.say(f"{missing:,} attempts are listed in {work_list}")

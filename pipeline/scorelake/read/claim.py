@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -10,8 +9,8 @@ from typing import Any
 
 from scorelake.errors import UsageError
 from scorelake.metrics.significance import detectable_lift
-from scorelake.read.board import Reader, opened
-from scorelake.read.format import canonical, check_names, matches_protocol
+from scorelake.read.board import opened
+from scorelake.read.format import canonical, check_names, check_protocols, matches_protocol
 from scorelake.read.measures import compare_costs
 from scorelake.read.sentences import pair_conclusion
 from scorelake.text import escape_controls
@@ -120,7 +119,7 @@ def compare_models(folder: Path, out: str, request: PairRequest) -> list[PairRes
             a, b, benchmark = request.model_a, request.model_b, request.benchmark
             check_names("model", read.names("model"), (a, b))
             check_names("benchmark", read.names("benchmark"), [benchmark or None])
-            _check_protocols(read, request.protocols)
+            check_protocols(read.names("protocol"), request.protocols)
             rows = read.dicts(_PAIRS, metric, a, b, benchmark, benchmark) if len(request.protocols) < 2 else []
             results = [
                 PairResult(row["benchmark"], a, b, metric, row["label"], row, settings, row["family"])
@@ -138,11 +137,3 @@ def compare_models(folder: Path, out: str, request: PairRequest) -> list[PairRes
         name = f" called {request.benchmark}" if request.benchmark else ""
         raise UsageError(f"{request.model_a} and {request.model_b} have no benchmark in common{name}")
     return [replace(each, cost=costs.get((each.benchmark, each.protocol), "")) for each in results]
-
-
-def _check_protocols(read: Reader, protocols: Sequence[str]) -> None:
-    rows = read.rows("SELECT protocol, label FROM protocol ORDER BY ALL")
-    for text in protocols:
-        if not any(matches_protocol(protocol, label, text) for protocol, label in rows):
-            available = " | ".join(label for _, label in rows if label)
-            raise UsageError(f"no protocol {text} here", hint=f"protocols: {available or 'none'}")

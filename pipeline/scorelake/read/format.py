@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from scorelake.errors import UsageError
-from scorelake.text import escape_controls
+from scorelake.text import escape_controls, protocol_label
 
 MAX_LABEL, SHORT_LABEL = 200, 60
 """Characters of a name on the page, and where there is little room."""
@@ -118,6 +118,15 @@ def check_names(kind: str, available: Iterable[str], names: Iterable[str | None]
         if name is not None and name not in available:
             near = sorted(available, key=lambda other: -SequenceMatcher(None, name.lower(), other.lower()).ratio())
             raise UsageError(f"no {kind} {name} here", hint=f"did you mean: {', '.join(near[:3])}?" if near else None)
+
+
+def check_protocols(available: Iterable[str], texts: Iterable[str | None]) -> None:
+    """Raise if a text selects none of the protocols. None is skipped."""
+    named = {protocol: protocol_label(protocol) for protocol in sorted(available)}
+    for text in texts:
+        if text is not None and not any(matches_protocol(*each, text) for each in named.items()):
+            labels = " | ".join(filter(None, named.values())) or "none"
+            raise UsageError(f"no protocol {text} here", hint=f"protocols: {labels}")
 
 
 def matches_protocol(protocol: str, label: str, text: str) -> bool:

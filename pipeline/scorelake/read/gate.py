@@ -41,6 +41,7 @@ from scorelake.storage.disk import is_marked, is_remote, read_json, replace_text
 from scorelake.text import plural
 from scorelake.version import __version__
 
+MARGIN = 0.02
 _SPLITS, _MAX_DRAWS, _KEPT = 200, 1 << 22, 1000
 _COLUMNS = ("lift", "lower", "upper")
 _RULES = {
@@ -64,6 +65,7 @@ class BenchmarkVerdict:
     se: float = 0.0
     units: float = 0.0
     problems: int = 0
+    problems_of_base: int = 0  # problems with a value of the base, in common or not
     attempts: tuple[int, int] = (0, 0)  # of the base and of the candidate
     fails_jointly: bool = False  # it fails after Holm's adjustment over benchmarks
     verdict_all_looks: str = "undecided"  # the verdict that is valid if the gate is applied after every published run
@@ -76,12 +78,15 @@ class BenchmarkVerdict:
 
     def text(self) -> str:
         """Return the verdict as one sentence."""
-        where = ", ".join(part for part in (self.benchmark, self.protocol) if part)
         if self.lift is None:
-            return f"{where}: {self.verdict}: {self.reason}"
+            return f"{self.where}: {self.verdict}: {self.reason}"
         numbers = f"lift {self.lift:+.4f}, above {self.lower:+.4f} and below {self.upper:+.4f}"
         sizes = f"{plural(self.problems, 'problem')}, {self.attempts[0]:,} and {self.attempts[1]:,} attempts"
-        return f"{where}: {self.verdict}: {numbers}, {sizes}" + (f"; {self.reason}" if self.reason else "")
+        return f"{self.where}: {self.verdict}: {numbers}, {sizes}" + (f"; {self.reason}" if self.reason else "")
+
+    @property
+    def where(self) -> str:
+        return ", ".join(part for part in (self.benchmark, self.protocol) if part)
 
 
 @dataclass(frozen=True)
@@ -121,7 +126,7 @@ class Gate:
         if self.pooled and len(self.benchmarks) > 1:
             lines.append("  mean: lift {lift:+.4f}, above {lower:+.4f} and below {upper:+.4f}".format(**self.pooled))
         if self.looks > 1:
-            every = ", ".join(f"{each.benchmark} {each.verdict_all_looks}" for each in self.benchmarks)
+            every = ", ".join(f"{each.where} {each.verdict_all_looks}" for each in self.benchmarks)
             lines.append(f"  over all {self.looks} published runs: {every}")
         return "\n".join(lines)
 
@@ -131,18 +136,18 @@ class Gate:
         for each in self.benchmarks:
             numbers = (getattr(each, name) for name in _COLUMNS)
             cells = ["" if number is None else f"{number:+.4f}" for number in numbers]
-            rows.append([each.benchmark, each.verdict, *cells, f"{each.problems:,}", each.reason])
+            rows.append([each.where, each.verdict, *cells, f"{each.problems:,}", each.reason])
         head = ("benchmark", "verdict", "lift", "above", "below", "problems", "")
         table = markdown_table(head, rows, (2, 3, 4, 5))
         return f"**{self.verdict}**: {plain(self.question)} ({self.rule})\n\n{table}\n"
 
-    def junit(self) -> str:
-        """Return one test case per benchmark as JUnit XML."""
+    def junit(self, undecided: str | None = None) -> str:
+        """Return one test case per benchmark as JUnit XML; undecided ones are skipped, or count as pass or fail."""
+        elements = {"fail": "failure", "undecided": {None: "skipped", "fail": "failure"}.get(undecided)}
         suite = ElementTree.Element("testsuite", name=self.question, tests=str(len(self.benchmarks)))
         for each in self.benchmarks:
-            case = ElementTree.SubElement(suite, "testcase", classname=self.metric, name=each.benchmark)
-            if each.verdict != "pass":
-                kind = "failure" if each.verdict == "fail" else "skipped"
+            case = ElementTree.SubElement(suite, "testcase", classname=self.metric, name=each.where)
+            if kind := elements.get(each.verdict):
                 ElementTree.SubElement(case, kind, message=each.text())
         for name, kind in (("failures", "failure"), ("skipped", "skipped")):
             suite.set(name, str(len(suite.findall(f"*/{kind}"))))
@@ -153,7 +158,7 @@ def decide(
     folder: Path,
     out: str,
     request: PairRequest,
-    margin: float = 0.02,
+    margin: float = MARGIN,
     benchmarks: Sequence[str] = (),
     calibrate: bool = True,
 ) -> Gate:
@@ -171,6 +176,10 @@ def decide(
     if not pairs:
         raise UsageError(f"{request.model_a} and {request.model_b} have no benchmark with {request.metric} in common")
     first, confidence = pairs[0], pairs[0].settings.uncertainty.confidence
+    low, high = metric_bounds(first.metric, first.settings, first.outcomes)
+    if margin >= high - low:
+        reach = f"{first.metric.name} lies between {low:g} and {high:g}"
+        raise UsageError(f"with a margin of {margin:g} everything passes: {reach}", hint="0.02 is two points")
     levels = 1 - (1 - confidence) * np.array([1, look_share(looks), 1 / len(pairs)])
     each = tuple(_decide(pair, margin, levels, calibrate, out) for pair in pairs)
     # Holm's first step: a benchmark fails if its bound at the level divided by the number of benchmarks says so.
@@ -194,9 +203,10 @@ def _decide(pair: StoredPair, margin: float, levels: Floats, calibrate: bool, ou
     keys = pair.benchmark, pair.described["protocol"]
     if not pair.sides:
         return BenchmarkVerdict(*keys, reason=pair.claim)
-    both, metric, confidence = _join(pair), pair.metric, float(levels[0])
+    (both, of_base), metric, confidence = _join(pair), pair.metric, float(levels[0])
     if both["unit"].n_unique() < 2:
-        return BenchmarkVerdict(*keys, reason="fewer than two problems (or clusters) in common", problems=both.height)
+        reason = f"fewer than two problems (or clusters) have a value of {metric.name} on both sides"
+        return BenchmarkVerdict(*keys, reason=reason, problems=both.height, problems_of_base=of_base)
     n, c = (both.select(f"{name}_base", name).to_numpy().T for name in ("n", "c"))
     means = n.mean(axis=1)
     if needs_equal_n(metric.name, means.max() / means.min()):
@@ -211,15 +221,22 @@ def _decide(pair: StoredPair, margin: float, levels: Floats, calibrate: bool, ou
     if np.isnan(lower).any():
         reason = "all differences are equal, and nothing bounds the scores: set [rubric] bounds"
         return BenchmarkVerdict(*keys, reason=reason, problems=d.size)
-    verdict, at_all_looks, jointly = verdicts(lower, upper, margin).tolist()
+    decided, reason, needed = verdicts(lower, upper, margin).tolist(), "", pair.settings.compare.min_share * of_base
+    if decided[0] == "undecided":
+        reason = _missing(n, c, d, margin, confidence, metric.is_mean)
+    elif decided[0] == "pass" and d.size < needed:  # a candidate that drops the problems it fails must not pass
+        decided = ["undecided" if each == "pass" else each for each in decided]
+        reason = f"the base has {of_base:,} problems; {np.ceil(needed):,.0f} in common needed ([compare] min_share)"
+    verdict, at_all_looks, jointly = decided
     return BenchmarkVerdict(
-        *(*keys, verdict, _missing(n, c, d, margin, confidence, metric.is_mean) if verdict == "undecided" else ""),
+        *(*keys, verdict, reason),
         lift=float(d.mean()),
         lower=float(lower[0]),
         upper=float(upper[0]),
         se=se,
         units=float(units),
         problems=d.size,
+        problems_of_base=of_base,
         attempts=(int(n[0].sum()), int(n[1].sum())),
         fails_jointly=jointly == "fail",
         verdict_all_looks=at_all_looks,
@@ -229,8 +246,11 @@ def _decide(pair: StoredPair, margin: float, levels: Floats, calibrate: bool, ou
     )
 
 
-def _join(pair: StoredPair) -> pl.DataFrame:
-    """Return problems with a value on both sides: n, c and value of the candidate, and of the base with _base."""
+def _join(pair: StoredPair) -> tuple[pl.DataFrame, int]:
+    """Return problems with a value on both sides, and how many problems have one of the base.
+
+    Columns are n, c and value of the candidate, and of the base with _base.
+    """
     cluster, problem = pair.settings.columns.cluster, pl.concat_str(PROBLEM, separator="\0")
     unit = pl.coalesce(pl.col(cluster).cast(pl.String), problem) if cluster else problem
     sides = []
@@ -238,7 +258,7 @@ def _join(pair: StoredPair) -> pl.DataFrame:
         values = problem_values(rows, [pair.metric], pair.settings, pair.outcomes)[0]
         side = rows.select(*PROBLEM, "n", pl.col("c").fill_null(0), value=pl.Series(values), unit=unit)
         sides.append(side.filter((pl.col("n") > 0) & pl.col("value").is_not_nan()))
-    return sides[1].join(sides[0], on=PROBLEM, suffix="_base").sort(PROBLEM)
+    return sides[1].join(sides[0], on=PROBLEM, suffix="_base").sort(PROBLEM), sides[0].height
 
 
 def _missing(n: Ints, c: Ints, d: Floats, margin: float, confidence: float, is_mean: bool) -> str:

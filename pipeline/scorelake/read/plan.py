@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from scorelake.metrics.significance import Variance, attempts_needed, best_attem
 from scorelake.read.board import opened
 from scorelake.read.claim import POWER, PairRequest
 from scorelake.read.format import check_names
-from scorelake.read.recompute import stored_pairs
+from scorelake.read.recompute import StoredPair, stored_pairs
 from scorelake.read.session import frame
 from scorelake.storage.disk import atomic_replace, temp_path
 
@@ -85,59 +86,60 @@ def plan(
     cost_per_problem: float | None = None,
 ) -> list[Need]:
     """Answer a question of QUESTIONS about pass@1: a need per comparison or model; none if no rank is open."""
-    width = re.fullmatch(r"half-width\s+([0-9.]+)", question.strip())
+    for name, value in (("lift", lift), ("cost per problem", cost_per_problem)):
+        if value is not None and not 0 < value < np.inf:
+            raise UsageError(f"{value:g} is not a {name}", hint="give a number above 0")
+    question = question.strip()
     with opened(folder) as read:
         run_id, models = read.run_id, read.names("model")
         boards, budget = ([row for row in read.rows(sql) if benchmark in (None, row[0])] for sql in (_BOARDS, BUDGET))
-        check_names("benchmark", read.names("benchmark"), [benchmark] if benchmark else [])
-        rivals = [(*row[:2], row[2], each[0]) for row in boards for each in read.rows(_CLOSE, *row[:2])]
-    if width:
-        return [width_need(row, float(width[1]), cost_per_problem) for row in budget if row[5] is not None]
-    if question.strip() != "top 1":
-        pair = [name.strip() for name in question.split(" vs ")]
-        if len(pair) != 2:
-            raise UsageError(f"cannot read the question {question!r}", hint=f"ask {QUESTIONS}")
-        check_names("model", models, pair)
-        rivals = [(None, None, *pair)]
-    out_needs = []
-    for of, protocol, best, other in rivals:
-        request = PairRequest(other, best, "pass@1", of or benchmark)
-        for stored in stored_pairs(out, run_id, request, "pass@1"):
-            if stored.sides and protocol in (None, stored.sides[0]["protocol"][0]):
-                level = 0.025 / max(1, sum(row[:3] == (of, protocol, best) for row in rivals))
-                out_needs += _pair_need(
-                    stored.benchmark, stored.described, stored.sides, lift, level, cost_per_problem
-                )
-    if rivals and not out_needs:
-        raise DataError("the models share no two problems with two attempts each", hint="score more attempts first")
-    return out_needs
+        check_names("benchmark", read.names("benchmark"), [benchmark])
+        pairs = [(*row[:2], each[0], row[2]) for row in boards for each in read.rows(_CLOSE, *row[:2])]
+        labels = dict(read.rows("SELECT protocol, label FROM protocol"))
+    needs: list[Need | None]
+    if width := re.fullmatch(r"half-width\s+(0?\.\d*[1-9]\d*)", question):
+        pilots = [(row[0], labels.get(row[1], ""), *row[2:]) for row in budget if None not in row[5:]]
+        needs = [width_need(row, float(width[1]), cost_per_problem) for row in pilots]
+    else:
+        if question != "top 1":
+            names = [name.strip() for name in question.split(" vs ")]
+            if len(names) != 2:
+                raise UsageError(f"cannot read the question {question!r}", hint=f"ask {QUESTIONS}")
+            check_names("model", models, names)
+            pairs = [(benchmark, None, names[1], names[0])]
+        elif not boards:
+            raise DataError("no model is ranked by pass@1", hint="`scorelake show OUT` says why")
+        elif not pairs:
+            return []
+        needs, rivals = [], Counter((of, protocol) for of, protocol, *_ in pairs)
+        for of, protocol, a, b in pairs:
+            for pair in stored_pairs(out, run_id, PairRequest(a, b, "pass@1", of), "pass@1"):
+                if pair.sides and protocol in (None, pair.sides[0]["protocol"][0]):
+                    needs.append(_pair_need(pair, lift, 0.025 / rivals[of, protocol], cost_per_problem))
+    if not (answered := [need for need in needs if need]):
+        what = "nothing to plan by: no two problems have two attempts of each model, or both models score the same"
+        raise DataError(what, hint="score more attempts, or give --lift")
+    return answered
 
 
-def _pair_need(
-    benchmark: str,
-    described: dict[str, Any],
-    sides: tuple[pl.DataFrame, ...],
-    lift: float | None,
-    level: float,
-    cost: float | None,
-) -> list[Need]:
-    both = sides[1].join(sides[0], on=PROBLEM, suffix="_a").filter((pl.col("n") > 1) & (pl.col("n_a") > 1))
+def _pair_need(pair: StoredPair, lift: float | None, level: float, cost: float | None) -> Need | None:
+    """Plan a comparison, B over A; None if there is nothing to plan by."""
+    both = pair.sides[1].join(pair.sides[0], on=PROBLEM, suffix="_a").filter((pl.col("n") > 1) & (pl.col("n_a") > 1))
     if both.height < 2 or both["c"].null_count():
-        return []
+        return None
     n_a, c_a, n_b, c_b = (both[name].to_numpy() for name in ("n_a", "c_a", "n", "c"))
     target = abs(float((c_b / n_b - c_a / n_a).mean())) if lift is None else lift
     if not target:
-        return []
+        return None
     n, variance = float((n_a + n_b).mean() / 2), pilot_variance(n_a, c_a, n_b, c_b)
     weights = resample(np.arange(both.height, dtype=np.uint64), _RESAMPLES, 0).weights
     spread = problems_needed(target, pilot_variance(n_a, c_a, n_b, c_b, weights), n, POWER, level)
-    about = f"{described['b']} vs {described['a']}, a lift of {target:.4f}"
+    about = f"{pair.described['b']} vs {pair.described['a']}, a lift of {target:.4f}"
     enough = float(attempts_needed(target, variance, both.height, POWER, level))
     needed = float(problems_needed(target, variance, n, POWER, level))
     ends = float(np.quantile(spread, 0.05)), float(np.quantile(spread, 0.95))
-    return [
-        _need((benchmark, described["protocol"], about, target, both.height), needed, ends, n, enough, variance, cost)
-    ]
+    head = pair.benchmark, pair.described["protocol"], about, target, both.height
+    return _need(head, needed, ends, n, enough, variance, cost)
 
 
 def width_need(row: tuple[Any, ...], width: float, cost: float | None) -> Need:
@@ -162,7 +164,7 @@ def _need(
     cost: float | None,
 ) -> Need:
     w, s2 = float(variance[0]), float(variance[1])
-    best = None if cost is None or not w else float(best_attempts(variance, cost))
+    best = float(best_attempts(variance, cost)) if cost and w and s2 else None  # endless if problems are all alike
     dominated = "problems" if s2 >= w / n else "attempts"
     return Need(*head, needed, ends, n, None if np.isnan(enough) else max(enough, 1.0), best, dominated)
 

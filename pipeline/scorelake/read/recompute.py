@@ -15,7 +15,7 @@ from scorelake.errors import UsageError
 from scorelake.metrics.families import Metric
 from scorelake.publish.snapshot import Manifest, Output, locked, match_runs, stored_settings
 from scorelake.read.claim import PairRequest, PairResult
-from scorelake.read.format import check_names, matches_protocol
+from scorelake.read.format import check_names, check_protocols, matches_protocol
 from scorelake.schemas import PROBLEM_HISTOGRAM
 from scorelake.scoring.choose import Outcomes, choose_compared, split_outcomes
 from scorelake.scoring.survey import FOLDER, bucket_paths
@@ -32,13 +32,21 @@ class Side:
     settings: Settings  # of the run
     counts: pl.LazyFrame
     histogram: pl.DataFrame
-    kinds: dict[str, list[bool]]  # what attempts of each benchmark have: verdicts, scores, answers
+    parts: dict[str, tuple[Outcomes, Settings]]  # of each benchmark, by what its attempts have
     protocol: str | None = None  # A filter of the protocol, such as temperature=0.2; None for any
 
     def protocols(self, benchmark: str | None) -> dict[str, list[str]]:
         """Return the protocols of the model by benchmark."""
         rows = self.histogram.filter(model=self.model, **({} if benchmark is None else {"benchmark": benchmark}))
         return dict(rows.group_by("benchmark").agg(pl.col("protocol").unique().sort()).iter_rows())
+
+    def metric(self, name: str, benchmark: str) -> tuple[Metric, Settings, Outcomes] | None:
+        """Return a metric with what its values depend on; None if the benchmark's attempts are of another kind."""
+        outcomes, settings = self.parts[benchmark]
+        compare = settings.compare.model_copy(update={"metrics": (name,)})
+        settings = settings.model_copy(update={"compare": compare})
+        metrics = choose_compared(settings, outcomes)
+        return (metrics[0], settings, outcomes) if metrics else None
 
     def rows(self, benchmark: str, protocol: str) -> pl.DataFrame:
         return self.counts.filter(benchmark=benchmark, model=self.model, protocol=protocol).collect()
@@ -76,20 +84,18 @@ def compare_stored(
 
 
 def stored_pairs(out: str, current: str, request: PairRequest, metric: str) -> list[StoredPair]:
-    """Read both sides of every benchmark, by shared protocol or by the two requested protocols."""
+    """Read both sides of every benchmark of A, by shared protocol or by the two requested protocols."""
     a, b = sides = _sides(out, current, request)
-    compare = b.settings.compare.model_copy(update={"metrics": (metric,)})
-    with_metric = b.settings.model_copy(update={"compare": compare})
-    by_kind = split_outcomes(b.kinds, b.histogram, b.settings)
     ours, theirs = (side.protocols(request.benchmark) for side in sides)
     pairs = []
-    for benchmark in sorted(set(ours) & set(theirs)):
-        outcomes, _ = by_kind[tuple(b.kinds[benchmark])]
-        of_kind = outcomes.settings(with_metric)
-        allowed = choose_compared(of_kind, outcomes)
-        if not allowed:  # a metric of benchmarks of another kind
+    for benchmark in sorted(ours) if ours.keys() & theirs.keys() else ():
+        how = (b if benchmark in theirs else a).metric(metric, benchmark)
+        if how is None:
             continue
-        how = allowed[0], of_kind, outcomes
+        if benchmark not in theirs:
+            claim = f"not comparable: {b.model} has no graded attempt on it"
+            pairs.append(StoredPair(benchmark, (), _describe_sides(a, b, ("", "")), *how, claim))
+            continue
         shared = _protocol_pairs(a, b, ours[benchmark], theirs[benchmark])
         for pair in shared:
             rows = tuple(side.rows(benchmark, protocol) for side, protocol in zip(sides, pair, strict=True))
@@ -132,12 +138,15 @@ def _sides(out: str, current: str, request: PairRequest) -> tuple[Side, Side]:
 def _side(snapshots: Path, manifests: dict[str, Manifest], model: str, run: str, protocol: str | None) -> Side:
     histogram = pl.read_parquet(snapshots / run / f"{PROBLEM_HISTOGRAM.name}.parquet", glob=False)
     check_names("model", histogram["model"].unique().sort().to_list(), (model,))
+    check_protocols(histogram["protocol"].unique(), (protocol,))
     counts = pl.scan_parquet(bucket_paths(snapshots / run / FOLDER), glob=False)
     settings, columns = stored_settings(manifests[run]), counts.collect_schema().names()
     verdicts = histogram.group_by("benchmark").agg(pl.col("c").is_not_null().all())
     others = ["rewards" in columns, settings.answers and "answer_counts" in columns]
     kinds = manifests[run].get("kinds") or {name: [has, *others] for name, has in verdicts.iter_rows()}  # before 0.2
-    return Side(model, run, settings, counts, histogram, kinds, protocol)
+    split = split_outcomes(kinds, histogram, settings).values()
+    parts = {name: (each, each.settings(settings)) for each, names in split for name in names}
+    return Side(model, run, settings, counts, histogram, parts, protocol)
 
 
 def _protocol_pairs(a: Side, b: Side, ours: Sequence[str], theirs: Sequence[str]) -> list[tuple[str, str]]:

@@ -42,13 +42,12 @@ def reading(out: str) -> Iterator[Path]:
     """Copy the leaderboard of an output for as long as it is read; other sessions may hold DuckDB's lock on it."""
     if not is_remote(out):
         path = Path(out) / BOARD if Path(out).is_dir() else Path(out)
-        try:
-            with private_copy(path) as copy:
-                with suppress(OSError):  # a leaderboard that was copied without its snapshots
-                    (copy.parent / SNAPSHOTS).symlink_to((path.parent / SNAPSHOTS).resolve(strict=True))
-                yield copy
-        except (FileNotFoundError, NotADirectoryError):
-            raise _no_leaderboard(path) from None
+        if not path.exists():
+            raise _no_leaderboard(path)
+        with private_copy(path) as copy:
+            with suppress(OSError):  # a leaderboard that was copied without its snapshots
+                (copy.parent / SNAPSHOTS).symlink_to((path.parent / SNAPSHOTS).resolve(strict=True))
+            yield copy
         return
     from scorelake.storage.mirror import fetch_board  # noqa: PLC0415  (obstore loads slowly)
 
