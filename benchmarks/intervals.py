@@ -21,16 +21,15 @@ import polars as pl
 
 from scorelake import metrics
 from scorelake.metrics.distributions import Floats, Ints
-from scorelake.schemas import GROUP
+from scorelake.schemas import GROUP, MODEL_SUMMARY, OVERALL
 from scorelake.scoring.choose import Outcomes
 from scorelake.scoring.overall import overall_table
-from scorelake.scoring.summaries import Grouping, groupings, sampling, summarize
-from scorelake.scoring.survey import BucketTask, survey_bucket
+from scorelake.scoring.summaries import summary_tables
+from scorelake.scoring.survey import ALL, BucketTask, Survey, survey_bucket
 from scorelake.scoring.tasks import score_buckets
 from scorelake.settings import Settings
 
 DOC = Path(__file__).parents[1] / "docs" / "coverage.md"
-KEYS = ("benchmark", "model", "protocol")
 Rates = Callable[[np.random.Generator, tuple[int, ...]], Floats]
 
 
@@ -95,18 +94,16 @@ class Lakes:
 
 
 def printed(lakes: Lakes, names: Sequence[str], cluster: Ints | None = None, **settings: object) -> pl.DataFrame:
-    """model_summary of all lakes at once, by the code that scores real ones."""
+    """The rows of model_summary of all lakes at once, with what averages need, by the code that scores real ones."""
     outcomes = Outcomes(binary=True, rewards=False, top_n=int(lakes.n.max()))
-    chosen = [metrics.parse(name) for name in names]
-    return summarize(chosen, [grouped(lakes, cluster)], Settings.model_validate(settings), outcomes, [])[0]
-
-
-def grouped(lakes: Lakes, cluster: Ints | None = None) -> Grouping:
-    """The histogram of (n, c) of each lake."""
     frame = problems(lakes, {} if cluster is None else {"_cluster": np.broadcast_to(cluster, lakes.n.shape).ravel()})
-    keys = (*KEYS, *(["_cluster"] if cluster is not None else []))
-    counts = frame.group_by(*keys, "n", "c").agg(problems=pl.len().cast(pl.Int64)).sort(*keys, "n", "c")
-    return Grouping(KEYS, counts, totals(counts), clustered=cluster is not None)
+    keys = (*GROUP, *(["_cluster"] if cluster is not None else []))
+    counts = frame.group_by(*keys, "n", "c").agg(problems=pl.len().cast(pl.Int64), ungraded=pl.lit(0, pl.Int64))
+    coverage = frame.group_by("benchmark", "subject", "protocol").agg(problems=pl.len().cast(pl.Int64))
+    survey = Survey(0, None, {ALL: counts.sort(*keys, "n", "c")}, {ALL: coverage}, {})
+    how = {"metrics": {"names": names}, "columns": {"cluster": "_cluster"} if cluster is not None else {}}
+    tables = summary_tables(survey, Settings.model_validate(how | settings), outcomes, [])
+    return tables[OVERALL.name].with_columns(tables[MODEL_SUMMARY.name]["sampling"])
 
 
 def problems(lakes: Lakes, more: dict[str, object]) -> pl.DataFrame:
@@ -119,11 +116,6 @@ def problems(lakes: Lakes, more: dict[str, object]) -> pl.DataFrame:
         protocol=pl.lit(""),
         subject=pl.lit("all"),
     )
-
-
-def totals(frame: pl.DataFrame) -> pl.DataFrame:
-    zero = {name: pl.lit(0) for name in ("problems_of_benchmark", "attempts", "ungraded")}
-    return frame.group_by(KEYS).agg(**zero).sort(KEYS)
 
 
 def expected(name: str, rates: Rates, attempts: str, rng: np.random.Generator) -> float:
@@ -222,13 +214,11 @@ def _scored(
     """Metrics of answers or rewards of all lakes at once."""
     asked = Settings.model_validate({"metrics": {"names": names}, **settings})
     outcomes = Outcomes(binary=True, rewards=rewards, top_n=int(lakes.n.max()), answers=not rewards)
-    chosen = [metrics.parse(name) for name in names]
     with TemporaryDirectory() as home:
         path = Path(home, "part.parquet")
         frame.with_columns(ungraded=pl.lit(0, pl.Int64)).sort(GROUP).write_parquet(path)
         (result,) = score_buckets([BucketTask(str(path), frame.height, asked, outcomes)])
-        groups = groupings(survey_bucket(path, asked), asked)[:1]
-        return summarize(chosen, groups, asked, outcomes, result.moments[:1])[0]
+        return summary_tables(survey_bucket(path, asked), asked, outcomes, result.moments)[MODEL_SUMMARY.name]
 
 
 def rewards(lakes: int, rng: np.random.Generator) -> list[Cell]:
@@ -313,7 +303,7 @@ def stopping(lakes: int, rng: np.random.Generator) -> tuple[list[str], list[list
                 table = printed(drawn, ("pass@1", f"stopped@{r or 1}"))
                 corrected = f"{covered(of(table, f'stopped@{r}'), mean):.1%}" if r else "-"
                 table = of(table, "pass@1")
-                adaptive = (sampling(grouped(drawn))["sampling"] == "adaptive").mean()
+                adaptive = (table["sampling"] == "adaptive").mean()
                 bias = float(table["value"].to_numpy().mean()) - mean
                 shares = f"{bias:+.3f}", f"{covered(table, mean):.1%}", corrected, f"{adaptive:.1%}"
                 rows.append([shape, rule, str(size), *shares])

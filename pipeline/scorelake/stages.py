@@ -58,7 +58,7 @@ from scorelake.scoring.summaries import (
     summary_tables,
 )
 from scorelake.scoring.survey import ALL, FOLDER, BucketTask, Survey, add_surveys, coarsen
-from scorelake.scoring.tasks import Noise, count_scores, listed_metrics, noise_table, score_buckets
+from scorelake.scoring.tasks import count_scores, listed_metrics, noise_table, score_buckets
 from scorelake.scoring.values import follow_from_counts
 from scorelake.settings import Settings
 from scorelake.storage.disk import is_remote
@@ -359,12 +359,12 @@ def _files(merged: MergedCounts, benchmarks: Sequence[str] | None) -> list[tuple
 
 def _score_buckets(
     space: Workspace, batches: Sequence[tuple[BucketTask, ...]], engine: Engine, outcomes: Outcomes
-) -> tuple[list[GroupMoments], list[Noise]]:
+) -> tuple[list[GroupMoments], list[pl.DataFrame]]:
     """Score problems one by one, unless all metrics follow from n and c."""
     chosen = choose(space.settings, outcomes)
     if follow_from_counts(chosen, outcomes) and not outcomes.earlier and not outcomes.answers:
         return [], []
-    noise: list[Noise] = []
+    noise: list[pl.DataFrame] = []
 
     def in_order() -> Iterator[list[GroupMoments]]:
         for results in engine.map(score_buckets, batches):

@@ -63,8 +63,10 @@ def adjusted_table(
 def _adjust(cells: pl.DataFrame, rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
     """Fit a Rasch model to one board."""
     problem = ["subject", "problem_id"]
-    shared = cells.group_by(problem).agg(others=pl.len()).with_row_index("i")
-    cells = cells.join(shared, on=problem)
+    shared = cells.group_by(problem).agg(others=pl.len()).sort(problem).with_row_index("i")
+    cells = cells.join(shared, on=problem, maintain_order="left").sort(
+        "model", "i"
+    )  # sums in one order: the same bits
     models = cells.group_by("model").agg(
         share_tried=pl.len() / shared.height,
         common=(pl.col("others") > 1).sum(),

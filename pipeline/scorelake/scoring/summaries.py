@@ -7,7 +7,7 @@ Metrics that depend on more are evaluated per problem, bucket by bucket, and the
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial, reduce
 from itertools import count, takewhile
 from operator import add
@@ -17,8 +17,8 @@ import polars as pl
 
 from scorelake import metrics
 from scorelake.metrics.counts import distinct
-from scorelake.metrics.distributions import Floats, Ints
-from scorelake.metrics.estimate import Estimate, Prior, evaluate, of_ends
+from scorelake.metrics.distributions import Floats
+from scorelake.metrics.estimate import Prior, evaluate, of_ends
 from scorelake.metrics.families import Metric
 from scorelake.metrics.forecast import fit_beta_mixture
 from scorelake.metrics.sampling import stops_after
@@ -43,54 +43,108 @@ MODEL = ("benchmark", "model", "protocol")
 SLICE = ("benchmark", "slice", SLICE_VALUE, "model", "protocol")
 OF_BENCHMARK = "problems_of_benchmark"
 _METRIC = ("metric", "family", "k", "param")
-EXTRA = ("units", "low", "high")
-"""Columns that averages over benchmarks need of a row: the sample size, and the bounds of its metric."""
 _MIN_SUBJECTS, _ALIKE = 10, 1.5  # see subject_warnings
 EVERY_K = 64  # every k up to here; then four in each doubling
 
 
 @dataclass(frozen=True)
 class GroupMoments:
-    """The groups of one summary table, sorted by their keys, and the moments of each metric by its name."""
+    """Moments of metrics over the groups of one summary table; those of disjoint sets of problems add up."""
 
-    groups: pl.DataFrame
-    moments: dict[str, Moments]
+    groups: pl.DataFrame  # sorted by their keys
+    moments: dict[str, list[Moments]]
+    """By the name of the metric; one for each prior of a mixture."""
+    clusters: GroupMoments | None = None  # the same by group and cluster, where clusters are the sample
+    weights: Floats | None = None  # of a mixture of priors, priors x groups
+
+    @classmethod
+    def of(
+        cls, rows: pl.DataFrame, keys: Sequence[str], estimates: Sequence[ProblemEstimates], cluster: str | None
+    ) -> GroupMoments:
+        """Compute the moments of rows that have a number of `problems` each."""
+        groups, group = distinct_rows(rows.select(keys))
+        moments: dict[str, list[Moments]] = {}
+        for each in estimates:
+            matrix = problem_histogram(group, each.index, rows["problems"].to_numpy(), (groups.height, each.size))
+            made = parallel_map(partial(Moments.of, histogram=matrix), each.estimates)
+            for metric, mine in zip(each.metrics, made, strict=True):
+                moments.setdefault(metric.name, []).append(mine)
+        if cluster is None or (cluster == "subject" and "subject" in keys):
+            return cls(groups, moments)
+        return cls(groups, moments, cls.of(rows, (*keys, CLUSTER), estimates, None))
 
     def __add__(self, other: GroupMoments) -> GroupMoments:
         """Merge the moments of other problems."""
         groups, index = distinct_rows(pl.concat([self.groups, other.groups]))
         mine, theirs = np.split(index, [self.groups.height])
         moments = {
-            name: each.expand(mine, groups.height) + other.moments[name].expand(theirs, groups.height)
+            name: [
+                one.expand(mine, groups.height) + two.expand(theirs, groups.height)
+                for one, two in zip(each, other.moments[name], strict=True)
+            ]
             for name, each in self.moments.items()
         }
-        return GroupMoments(groups, moments)
+        clusters = self.clusters + other.clusters if self.clusters and other.clusters else None
+        return GroupMoments(groups, moments, clusters, self.weights)
+
+    def summaries(self, settings: Settings) -> dict[str, Summaries]:
+        """Turn the moments into summaries, by the name of the metric."""
+        how, clusters = settings.uncertainty, None
+        if self.clusters is not None:
+            _, group = distinct_rows(self.clusters.groups.select(self.groups.columns))
+            clusters = (
+                [each[0] for each in self.clusters.moments.values()],
+                np.flatnonzero(np.diff(group, prepend=-1)),
+            )
+        moments, ends = list(self.moments.values()), (how.confidence, how.min_coverage, how.bounds)
+        return dict(zip(self.moments, summarize_moments(moments, *ends, clusters, self.weights), strict=True))
 
 
-@dataclass(frozen=True)
-class Grouping:
-    """One summary table to make: its group columns, its histogram, and totals of its groups."""
-
-    keys: Sequence[str]
-    histogram: pl.DataFrame  # problems by the keys, the cluster if configured, n and c; sorted
-    groups: pl.DataFrame
-    """The keys, attempts and ungraded attempts of each group, and the problems that any model has there."""
-    clustered: bool
-
-    def codes(self) -> Ints:
-        """Return the group of each row of the histogram."""
-        return _run_ids(self.histogram, self.keys)
-
-    def clusters(self) -> tuple[Ints, Ints] | None:
-        """Return the cluster of each row of the histogram, and the first cluster of each group."""
-        if not self.clustered:
-            return None
-        cluster = _run_ids(self.histogram, (*self.keys, CLUSTER))
-        return cluster, cluster[np.flatnonzero(np.diff(self.codes(), prepend=-1))]
+def bucket_moments(
+    rows: pl.DataFrame, estimates: Sequence[ProblemEstimates], settings: Settings
+) -> list[GroupMoments]:
+    """Return the moments of each summary table over the problems of a bucket."""
+    cluster = settings.columns.cluster
+    rows = rows.with_columns(*([] if cluster is None else [cluster_name(cluster)]), problems=1)
+    return [
+        GroupMoments.of(rows.with_columns(*slice_value(column), slice=pl.lit(column)), keys, estimates, cluster)
+        for keys, column in table_keys(settings)
+    ]
 
 
-def _run_ids(rows: pl.DataFrame, keys: Sequence[str]) -> Ints:
-    return rows.select(pl.struct(keys).rle_id()).to_series().cast(pl.Int64).to_numpy()
+def add_moments(buckets: Iterable[list[GroupMoments]]) -> list[GroupMoments]:
+    """Merge the moments of buckets in their order."""
+    return [reduce(add, tables) for tables in zip(*buckets, strict=True)]
+
+
+def count_moments(
+    chosen: Sequence[Metric], survey: Survey, settings: Settings, outcomes: Outcomes
+) -> list[GroupMoments]:
+    """Return the moments of each summary table, of metrics that are evaluated once per distinct (n, c)."""
+    prior, shares = beta_prior(settings, outcomes), None
+    keys, histogram = ("n", "c") if prior else (*MODEL, "n", "c"), survey.histograms[ALL]
+    once, _ = distinct_rows(histogram.select(keys))
+    priors: list[Prior] = [prior] if prior else []
+    if (
+        prior is None
+    ):  # a mixture of priors per model and benchmark, fitted to its problems; subjects, slices share it
+        models = coarsen(histogram, MODEL).partition_by(MODEL, maintain_order=True)
+        fits = [fit_beta_mixture(*(rows[name].to_numpy() for name in ("n", "c", "problems"))) for rows in models]
+        alpha, beta, shares = (np.stack(each, axis=1) for each in zip(*fits, strict=True))
+        _, fit = distinct_rows(once.select(MODEL))
+        priors = [(a[fit], b[fit]) for a, b in zip(alpha, beta, strict=True)]
+    n, c, weights = once["n"].to_numpy(), once["c"].to_numpy(), outcome_weights(settings, outcomes)
+    estimates = [evaluate(chosen, n, c, each, weights) for each in priors]
+    out = []
+    for table, column in table_keys(settings):
+        rows = survey.histograms[column].with_columns(slice=pl.lit(column))
+        _, index = distinct_rows(rows.select(keys))
+        made = [ProblemEstimates(chosen, each, index) for each in estimates]
+        moments = GroupMoments.of(rows, table, made, settings.columns.cluster)
+        if shares is not None:
+            moments = replace(moments, weights=shares[:, distinct_rows(moments.groups.select(MODEL))[1]])
+        out.append(moments)
+    return out
 
 
 def table_keys(settings: Settings) -> list[tuple[Sequence[str], str]]:
@@ -98,48 +152,53 @@ def table_keys(settings: Settings) -> list[tuple[Sequence[str], str]]:
     return [(MODEL, ALL), (GROUP, ALL), *((SLICE, column) for column in settings.by)]
 
 
-def groupings(survey: Survey, settings: Settings) -> list[Grouping]:
-    """Return the summary tables to make."""
-    cluster, out = settings.columns.cluster, []
-    for keys, column in table_keys(settings):
-        clustered = cluster is not None and not (cluster == "subject" and keys == GROUP)
-        named = pl.lit(column).alias("slice")
-        fine, coverage = (frames[column].with_columns(named) for frames in (survey.histograms, survey.coverage))
-        histogram = coarsen(fine, (*keys, CLUSTER) if clustered else keys)
-        shared = [key for key in keys if key != "model"]
-        any_model = coverage.group_by(shared).agg(pl.col("problems").sum().alias(OF_BENCHMARK))
-        attempts = (pl.col("n") * pl.col("problems")).sum()
-        groups = histogram.group_by(keys, maintain_order=True).agg(pl.col("ungraded").sum(), attempts=attempts)
-        groups = groups.join(any_model, on=shared, how="left", nulls_equal=True, maintain_order="left")
-        out.append(Grouping(keys, histogram, groups, clustered))
-    return out
-
-
 def summary_tables(
-    survey: Survey, settings: Settings, outcomes: Outcomes, moments: Sequence[GroupMoments]
+    survey: Survey, settings: Settings, outcomes: Outcomes, moments: list[GroupMoments]
 ) -> dict[str, pl.DataFrame]:
     """Return the summaries of models, subjects and slices, the curves, and under OVERALL the rows to be averaged."""
     # `moments` are those of metrics that do not follow from (n, c), as bucket_moments makes them.
     check_priors(settings, outcomes)
     check_rewards(survey.rewards, settings)
-    groups = groupings(survey, settings)
-    frames = summarize(choose(settings, outcomes), groups, settings, outcomes, moments)
-    models, subjects, *slices = (frame.drop(EXTRA) for frame in frames)
-    models = models.join(sampling(groups[0]), on=MODEL, how="left", maintain_order="left")
-    none = pl.DataFrame(schema=SLICE_SUMMARY.schema)
-    curves = curve_table(groups[0], settings) if outcomes.binary else pl.DataFrame(schema=CURVE.schema)
+    chosen = choose(settings, outcomes)
+    from_counts = [metric for metric in chosen if not moments or metric.name not in moments[0].moments]
+    parts = [moments] if moments else []
+    if from_counts:
+        parts.append(count_moments(from_counts, survey, settings, outcomes))
+    frames = []
+    for (keys, column), *tables in zip(table_keys(settings), *parts, strict=True):
+        made = {name: summary for each in tables for name, summary in each.summaries(settings).items()}
+        frames.append(_table(_groups(survey, keys, column), {metric: made[metric.name] for metric in chosen}))
+    label = sampling(coarsen(survey.histograms[ALL], MODEL))
+    models = frames[0].join(label, on=MODEL, how="left", maintain_order="left")
+    curves = curve_table(survey, settings) if outcomes.binary else pl.DataFrame(schema=CURVE.schema)
+    slices = [
+        pl.DataFrame(schema=SLICE_SUMMARY.schema),
+        *(each.select(*SLICE_SUMMARY.columns) for each in frames[2:]),
+    ]
     return {
         CURVE.name: CURVE.check(curves),
         OVERALL.name: frames[0],
-        MODEL_SUMMARY.name: MODEL_SUMMARY.check(models),
-        SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(subjects),
-        SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat([none, *slices])),
+        MODEL_SUMMARY.name: MODEL_SUMMARY.check(models.select(*MODEL_SUMMARY.columns)),
+        SUBJECT_SUMMARY.name: SUBJECT_SUMMARY.check(frames[1].select(*SUBJECT_SUMMARY.columns)),
+        SLICE_SUMMARY.name: SLICE_SUMMARY.check(pl.concat(slices)),
     }
 
 
-def sampling(models: Grouping) -> pl.DataFrame:
+def _groups(survey: Survey, keys: Sequence[str], column: str) -> pl.DataFrame:
+    """Return the groups of a table, sorted by keys, with their attempts and the problems that any model has there."""
+    histogram, coverage = (
+        frames[column].with_columns(slice=pl.lit(column)) for frames in (survey.histograms, survey.coverage)
+    )
+    shared = [key for key in keys if key != "model"]
+    any_model = coverage.group_by(shared).agg(pl.col("problems").sum().alias(OF_BENCHMARK))
+    attempts = (pl.col("n") * pl.col("problems")).sum()
+    groups = histogram.group_by(keys).agg(pl.col("ungraded").sum(), attempts=attempts).sort(keys)
+    return groups.join(any_model, on=shared, how="left", nulls_equal=True, maintain_order="left")
+
+
+def sampling(histogram: pl.DataFrame) -> pl.DataFrame:
     """Return for each model and benchmark whether n is fixed, adaptive (attempts stop after a pass) or unknown."""
-    rows = models.histogram.filter(pl.col("n") > 0).group_by(MODEL).agg("n", "c", "problems")
+    rows = histogram.filter(pl.col("n") > 0).group_by(MODEL).agg("n", "c", "problems")
     labels = []
     for n, c, problems in zip(*(rows[name].to_list() for name in ("n", "c", "problems")), strict=True):
         is_adaptive = min(n) < max(n) and stops_after(np.repeat(n, problems), np.repeat(c, problems)) > 0
@@ -193,113 +252,20 @@ def subject_warnings(scores: pl.DataFrame, settings: Settings) -> list[str]:
     ]
 
 
-def summarize(
-    chosen: Sequence[Metric],
-    groups: Sequence[Grouping],
-    settings: Settings,
-    outcomes: Outcomes,
-    moments: Sequence[GroupMoments] = (),
-) -> list[pl.DataFrame]:
-    """Return one summary table per grouping, groups x metrics, with the columns EXTRA."""
-    made: list[dict[Metric, Summaries]] = [{} for _ in groups]
-    per_table = [moments[i::2] for i in range(2)] if groups[0].clustered else [moments, [None] * len(moments)]
-    for each, summaries, by_group, by_cluster in zip(groups, made, *per_table, strict=False):
-        summaries.update(_from_moments(chosen, by_group, by_cluster if each.clustered else None, settings))
-    from_counts = [metric for metric in chosen if metric not in made[0]]
-    if from_counts:
-        for summaries, results in zip(made, _from_counts(from_counts, groups, settings, outcomes), strict=True):
-            summaries.update(zip(from_counts, results, strict=True))
-    return [
-        _table(each, {metric: summaries[metric] for metric in chosen})
-        for each, summaries in zip(groups, made, strict=True)
-    ]
-
-
-def _from_moments(
-    chosen: Sequence[Metric], by_group: GroupMoments, by_cluster: GroupMoments | None, settings: Settings
-) -> dict[Metric, Summaries]:
-    how, mine = settings.uncertainty, [metric for metric in chosen if metric.name in by_group.moments]
-    clusters = None
-    if by_cluster is not None:
-        starts = np.flatnonzero(np.diff(_run_ids(by_cluster.groups, by_group.groups.columns), prepend=-1))
-        clusters = [by_cluster.moments[metric.name] for metric in mine], starts
-    moments = [[by_group.moments[metric.name]] for metric in mine]
-    results = summarize_moments(moments, how.confidence, how.min_coverage, how.bounds, clusters)
-    return dict(zip(mine, results, strict=True))
-
-
-def _from_counts(
-    chosen: Sequence[Metric], groups: Sequence[Grouping], settings: Settings, outcomes: Outcomes
-) -> list[list[Summaries]]:
-    """Evaluate the distinct (n, c) of all groupings once, and aggregate them by each."""
-    keys, prior, weights = groups[0].keys, beta_prior(settings, outcomes), None
-    rows = pl.concat([each.histogram.select(*keys, "n", "c") for each in groups])
-    priors: list[Prior]
-    if prior is not None:
-        n, c, column = distinct(rows["n"].to_numpy(), rows["c"].to_numpy())
-        priors = [prior]
-    else:  # a mixture of priors per model and benchmark, fitted to its problems and shared by its subjects and slices
-        models = groups[0].histogram.partition_by(keys, maintain_order=True)
-        fits = [fit_beta_mixture(*(rows[name].to_numpy() for name in ("n", "c", "problems"))) for rows in models]
-        order = rows.select(keys).unique(maintain_order=True).with_row_index("fit")
-        rows = rows.join(order, on=keys, how="left", maintain_order="left")
-        once, column = distinct_rows(rows.select("fit", "n", "c"))
-        fit, n, c = (once[name].cast(pl.Int64).to_numpy() for name in once.columns)
-        alpha, beta, weights = (np.stack(each, axis=1) for each in zip(*fits, strict=True))
-        priors = [(a[fit], b[fit]) for a, b in zip(alpha, beta, strict=True)]
-    estimates = [evaluate(chosen, n, c, each, outcome_weights(settings, outcomes)) for each in priors]
-    columns = np.split(column, np.cumsum([each.histogram.height for each in groups])[:-1])
-    out = []
-    for each, mine in zip(groups, columns, strict=True):
-        first = mine[np.flatnonzero(np.diff(each.codes(), prepend=-1))]
-        out.append(_aggregate(estimates, each, mine, settings, None if weights is None else weights[:, fit[first]]))
-    return out
-
-
-def _aggregate(
-    estimates: Sequence[Sequence[Estimate]],
-    grouping: Grouping,
-    column: Ints,
-    settings: Settings,
-    weights: Floats | None = None,
-) -> list[Summaries]:
-    """Summarize estimates of (n, c), under each prior, by groups; `column` is the estimate of each histogram row."""
-    how, problems = settings.uncertainty, grouping.histogram["problems"].to_numpy()
-    width, clusters = estimates[0][0].value.shape[1], grouping.clusters()
-    matrix = problem_histogram(grouping.codes(), column, problems, (grouping.groups.height, width))
-    moments = [parallel_map(partial(Moments.of, histogram=matrix), under_prior) for under_prior in estimates]
-    by_cluster = None
-    if clusters is not None:
-        code, starts = clusters
-        matrix = problem_histogram(code, column, problems, (int(code.max(initial=-1)) + 1, width))
-        by_cluster = [Moments.of(estimate, matrix) for estimate in estimates[0]], starts
-    by_metric = list(zip(*moments, strict=True))
-    return summarize_moments(by_metric, how.confidence, how.min_coverage, how.bounds, by_cluster, weights)
-
-
-def _table(grouping: Grouping, made: dict[Metric, Summaries]) -> pl.DataFrame:
-    """Return a row per group and metric: groups in the order of their keys, metrics in the order given."""
+def _table(groups: pl.DataFrame, made: dict[Metric, Summaries]) -> pl.DataFrame:
+    """Return a row per group and metric, with the sample size (units) and the bounds of the metric (low, high)."""
     named = pl.DataFrame(
         [(metric.name, metric.family.name, metric.k, metric.param, *made[metric].bounds) for metric in made],
         {name: MODEL_SUMMARY.schema[name] for name in _METRIC} | {"low": pl.Float64(), "high": pl.Float64()},
         orient="row",
     )
-    groups, many = grouping.groups, grouping.groups.height
     columns = {
-        field.name: pl.Series(np.stack([getattr(each, field.name) for each in made.values()], axis=1).ravel())
+        field.name: np.stack([getattr(each, field.name) for each in made.values()], axis=1).ravel()
         for field in fields(Summaries)
         if field.name != "bounds"
     }
-    repeated = groups[np.repeat(np.arange(many), len(made))]
-    names = named[np.tile(np.arange(len(made)), many)]
-    parts = [
-        repeated.select(grouping.keys),
-        names.select(_METRIC),
-        pl.DataFrame(columns).fill_nan(None),
-        names.select("low", "high"),
-        repeated.select(OF_BENCHMARK, "attempts", "ungraded"),
-    ]
-    return pl.concat(parts, how="horizontal")
+    rows = groups.join(named, how="cross", maintain_order="left_right")
+    return pl.concat([rows, pl.DataFrame(columns, nan_to_null=True)], how="horizontal")
 
 
 def curve_ks(top_n: int) -> list[int]:
@@ -308,41 +274,16 @@ def curve_ks(top_n: int) -> list[int]:
     return [*range(1, min(top_n, EVERY_K) + 1), *takewhile(lambda k: k <= top_n, further)]
 
 
-def curve_table(models: Grouping, settings: Settings) -> pl.DataFrame:
+def curve_table(survey: Survey, settings: Settings) -> pl.DataFrame:
     """Return a row per model, k and family (one of k right, or all), where a problem has k attempts."""
-    n, c, column = distinct(*(models.histogram[name].to_numpy() for name in ("n", "c")))
+    rows = survey.histograms[ALL]
+    n, c, index = distinct(rows["n"].to_numpy(), rows["c"].to_numpy())
     chosen = [metrics.parse(f"pass{sign}{k}") for k in curve_ks(int(n.max(initial=0))) for sign in "@^"]
     if not chosen:
         return pl.DataFrame(schema=CURVE.schema)
-    made = _aggregate([of_ends(chosen, n, c)], models, column, settings)
+    estimates = [ProblemEstimates(chosen, of_ends(chosen, n, c), index)]
+    made = GroupMoments.of(rows, MODEL, estimates, settings.columns.cluster).summaries(settings)
+    table = _table(_groups(survey, MODEL, ALL), dict(zip(chosen, made.values(), strict=True)))
     share = (pl.col("problems_scored") / pl.col("problems")).alias("scored")
-    table = _table(models, dict(zip(chosen, made, strict=True))).filter(pl.col("problems_scored") > 0)
-    return table.with_columns(share).select(*CURVE.columns).sort("benchmark", "model", "protocol", "family", "k")
-
-
-def bucket_moments(
-    rows: pl.DataFrame, estimates: Sequence[ProblemEstimates], settings: Settings
-) -> list[GroupMoments]:
-    """Return the moments of each summary table (see table_keys); each followed by those of its clusters."""
-    cluster, tables = settings.columns.cluster, []
-    named = rows if cluster is None else rows.with_columns(cluster_name(cluster))
-    for keys, column in table_keys(settings):
-        table = named.with_columns(*slice_value(column), slice=pl.lit(column))
-        tables += [table.select(keys), *([] if cluster is None else [table.select(*keys, CLUSTER)])]
-    out = []
-    for table in tables:
-        groups, code = distinct_rows(table)
-        moments: dict[str, Moments] = {}
-        for each in estimates:
-            size = each.estimates[0].value.shape[1]
-            column_of = np.arange(size) if each.column is None else each.column
-            matrix = problem_histogram(code, column_of, 1, (groups.height, size))
-            made = parallel_map(partial(Moments.of, histogram=matrix), each.estimates)
-            moments.update(zip((metric.name for metric in each.metrics), made, strict=True))
-        out.append(GroupMoments(groups, moments))
-    return out
-
-
-def add_moments(buckets: Iterable[list[GroupMoments]]) -> list[GroupMoments]:
-    """Merge the moments of buckets in their order."""
-    return [reduce(add, tables) for tables in zip(*buckets, strict=True)]
+    table = table.filter(pl.col("problems_scored") > 0).with_columns(share)
+    return table.select(*CURVE.columns).sort("benchmark", "model", "protocol", "family", "k")

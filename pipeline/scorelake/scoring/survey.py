@@ -97,13 +97,9 @@ ALL = ""  # the key of histograms that are not sliced
 
 @dataclass(frozen=True)
 class Survey:
-    """Counts of problems and attempts, and histograms of (n, c)."""
+    """Histograms of (n, c), and what else is known of the problems before any is scored."""
 
-    problems: int
     distinct: int  # problems, counted once however many models attempted them
-    graded: int
-    ungraded: int
-    columns: tuple[str, ...]  # columns of the bucket files
     rewards: tuple[float, float] | None  # smallest and largest score
     histograms: dict[str, pl.DataFrame]
     """Problems and ungraded attempts by group, (n, c) and, if configured, cluster: for ALL, and with slice_value for
@@ -114,9 +110,19 @@ class Survey:
     """Distinct keys of the problems of each board; None if they are too many to be resampled one by one."""
 
     @property
-    def top_n(self) -> int:
-        """Largest number of graded attempts of a problem."""
-        return int(self.histograms[ALL]["n"].max() or 0)  # type: ignore[arg-type]
+    def problems(self) -> int:
+        """Problems, summed over models."""
+        return int(self.histograms[ALL]["problems"].sum())
+
+    @property
+    def graded(self) -> int:
+        """Graded attempts."""
+        return int(self.histograms[ALL].select((pl.col("n") * pl.col("problems")).sum()).item())
+
+    @property
+    def ungraded(self) -> int:
+        """Attempts without a verdict."""
+        return int(self.histograms[ALL]["ungraded"].sum())
 
     def of(self, benchmarks: Collection[str]) -> Survey:
         """Return the histograms, coverage and units of some benchmarks."""
@@ -130,25 +136,20 @@ class Survey:
 
 def survey_bucket(path: Path, settings: Settings) -> Survey:
     """Survey one bucket file."""
-    columns, cluster = tuple(pq.read_schema(path).names), settings.columns.cluster
+    cluster = settings.columns.cluster
     carried = [*settings.by, *([cluster] if cluster else [])]
-    scores = ["rewards"] if "rewards" in columns else []
+    scores = ["rewards"] if "rewards" in pq.read_schema(path).names else []
     rows = pl.read_parquet(path, columns=list(dict.fromkeys([*KEYS, *COUNTS, *carried, *scores])), glob=False)
     rows = rows.with_columns(pl.col("c").fill_null(0))
     groups = [pl.col(GROUP), *([cluster_name(cluster)] if cluster else [])]
     slices = {column: slice_value(column) for column in (ALL, *settings.by)}
-    problems = attempted_problems(rows, cluster)
-    by_board = problems.group_by(BOARD).agg(pl.col("key").unique().sort())
+    by_board = attempted_problems(rows, cluster).group_by(BOARD).agg(pl.col("key").unique().sort())
     rewards = (
         rows.select(low=pl.col(name).list.first().min(), high=pl.col(name).list.last().max()).row(0)
         for name in scores
     )
     return Survey(
-        problems=rows.height,
         distinct=rows.select("benchmark", "subject", "problem_id").n_unique(),
-        graded=int(rows["n"].sum()),
-        ungraded=int(rows["ungraded"].sum()),
-        columns=columns,
         rewards=next((ends for ends in rewards if ends[0] is not None), None),
         histograms={name: _histogram(rows, [*groups, *value]) for name, value in slices.items()},
         coverage={name: _coverage(rows, value) for name, value in slices.items()},
@@ -161,7 +162,7 @@ def survey_bucket(path: Path, settings: Settings) -> Survey:
 
 def add_surveys(surveys: Iterable[Survey]) -> Survey:
     """Add the surveys of disjoint buckets."""
-    parts = [survey for survey in surveys if survey.problems]
+    parts = list(surveys)
     if len(parts) == 1:
         return parts[0]
     first, rewards = parts[0], [part.rewards for part in parts if part.rewards is not None]
@@ -171,11 +172,7 @@ def add_surveys(surveys: Iterable[Survey]) -> Survey:
             before = units.get(board, keys)
             units[board] = None if before is None or keys is None else np.union1d(before, keys)
     return Survey(
-        **{
-            name: sum(getattr(part, name) for part in parts)
-            for name in ("problems", "distinct", "graded", "ungraded")
-        },
-        columns=first.columns,
+        distinct=sum(part.distinct for part in parts),
         rewards=(min(low for low, _ in rewards), max(high for _, high in rewards)) if rewards else None,
         histograms={name: _add([part.histograms[name] for part in parts]) for name in first.histograms},
         coverage={name: _add([part.coverage[name] for part in parts]) for name in first.coverage},

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from scorelake.metrics.families import Metric
-from scorelake.schemas import ANSWER_NOISE, COUNT_SCORE, KEYS, PROBLEM_SCORE
+from scorelake.schemas import ANSWER_NOISE, COUNT_SCORE, KEYS, MODEL, PROBLEM_SCORE
 from scorelake.scoring.choose import ALL_METRICS, Outcomes, choose
 from scorelake.scoring.summaries import GroupMoments, bucket_moments
 from scorelake.scoring.survey import BucketTask
@@ -57,59 +57,45 @@ def _values(
 
 
 _EXAMPLES = 3
-_KEYS = ["benchmark", "model", "protocol"]
+_SUMS = ("answers", "answers_repeated", "answers_mixed", "attempts_repeated", "attempts_odd", "split", "pairs")
 
 
-@dataclass(frozen=True)
-class Noise:
-    """Grader noise of some problems."""
-
-    sums: pl.DataFrame  # one row per benchmark, model and protocol: integers that add up
-    worst: pl.DataFrame
-    """The few problems of each with the most pairs of attempts that got different verdicts (`split`)."""
-
-
-def bucket_noise(rows: pl.DataFrame) -> Noise:
-    """Compare the verdicts of equal answers in rows of problem_counts."""
+def bucket_noise(rows: pl.DataFrame) -> pl.DataFrame:
+    """Compare the verdicts of equal answers: integers that add up, and the worst problems."""
     # If p of m attempts with the same answer passed, p (m - p) of their m (m - 1) / 2 pairs got different verdicts.
-    m, p = pl.col("answer_counts").cast(pl.Int64), pl.col("answer_passes").cast(pl.Int64)
-    answers = (
-        rows.lazy()
-        .select(*_KEYS, "subject", "problem_id", "answer_counts", "answer_passes")
-        .filter(pl.col("answer_counts").list.len() > 0)
-        .with_row_index("problem")
-        .explode("answer_counts", "answer_passes")
-        .with_columns(mixed=(p > 0) & (p < m), split=p * (m - p), pairs=m * (m - 1) // 2)
-    )
-    sums = answers.group_by(_KEYS).agg(
-        problems=pl.col("problem").n_unique().cast(pl.Int64),
+    m, p = (pl.col(name).cast(pl.Int64) for name in ANSWERS)
+    answers = rows.lazy().select(*KEYS, *ANSWERS).filter(pl.col("answer_counts").list.len() > 0).explode(ANSWERS)
+    by_problem = answers.group_by(KEYS).agg(
         answers=pl.len().cast(pl.Int64),
         answers_repeated=(m > 1).sum().cast(pl.Int64),
-        answers_mixed=pl.col("mixed").sum().cast(pl.Int64),
+        answers_mixed=((p > 0) & (p < m)).sum().cast(pl.Int64),
         attempts_repeated=m.filter(m > 1).sum(),
         attempts_odd=pl.min_horizontal(p, m - p).sum(),
-        split=pl.col("split").sum(),
-        pairs=pl.col("pairs").sum(),
+        split=(p * (m - p)).sum(),
+        pairs=(m * (m - 1) // 2).sum(),
     )
-    by_problem = answers.filter("mixed").group_by(*_KEYS, "subject", "problem_id").agg(pl.col("split").sum())
-    return Noise(sums.collect(), _worst(by_problem.collect()))
+    worst = pl.struct("split", "subject", "problem_id").filter(pl.col("split") > 0)
+    sums = by_problem.group_by(MODEL).agg(pl.len().cast(pl.Int64).alias("problems"), pl.col(_SUMS).sum(), worst=worst)
+    return sums.with_columns(_first(pl.col("worst"))).collect()
 
 
-def noise_table(parts: Sequence[Noise]) -> pl.DataFrame:
+def noise_table(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return one row per benchmark, model and protocol that has answers."""
     if not parts:
         return pl.DataFrame(schema=ANSWER_NOISE.schema)
-    sums = pl.concat([part.sums for part in parts]).group_by(_KEYS).agg(pl.exclude(_KEYS).sum())
-    share = pl.when(pl.col("pairs") > 0).then(pl.col("split") / pl.col("pairs"))
-    worst = _worst(pl.concat([part.worst for part in parts]))
-    examples = worst.group_by(_KEYS, maintain_order=True).agg(examples=pl.col("problem_id"))
-    rows = sums.with_columns(disagreement=share).join(examples, on=_KEYS, how="left", nulls_equal=True).sort(_KEYS)
-    return ANSWER_NOISE.check(rows.select(*ANSWER_NOISE.columns))
+    sums = pl.concat(parts).group_by(MODEL).agg(pl.col("problems", *_SUMS).sum(), pl.col("worst").list.explode())
+    examples = _first(pl.col("worst")).list.eval(pl.element().struct.field("problem_id"))
+    rows = sums.with_columns(
+        disagreement=pl.when(pl.col("pairs") > 0).then(pl.col("split") / pl.col("pairs")),
+        examples=pl.when(examples.list.len() > 0).then(examples),
+    )
+    return ANSWER_NOISE.check(rows.select(*ANSWER_NOISE.columns).sort(MODEL))
 
 
-def _worst(problems: pl.DataFrame) -> pl.DataFrame:
-    order = problems.sort("split", "subject", "problem_id", descending=[True, False, False])
-    return order.group_by(_KEYS, maintain_order=True).head(_EXAMPLES)
+def _first(problems: pl.Expr) -> pl.Expr:
+    """Return the few problems of each list with the most pairs of attempts that got different verdicts."""
+    split, *name = (pl.element().struct.field(field) for field in ("split", "subject", "problem_id"))
+    return problems.list.eval(pl.element().sort_by(split, *name, descending=[True, False, False]).head(_EXAMPLES))
 
 
 @dataclass(frozen=True)
@@ -117,7 +103,7 @@ class BucketResult:
     """Results of one bucket."""
 
     moments: list[GroupMoments]
-    noise: Noise | None
+    noise: pl.DataFrame | None
 
 
 def score_buckets(tasks: Sequence[BucketTask]) -> list[BucketResult]:

@@ -56,30 +56,34 @@ def needed_columns(chosen: Sequence[Metric], outcomes: Outcomes) -> list[str]:
 
 @dataclass(frozen=True)
 class ProblemEstimates:
-    """Estimates of metrics that share their columns, and the column of each problem (None: one each)."""
+    """Estimates of metrics that share their columns, and the column of each row."""
 
-    metrics: list[Metric]
+    metrics: Sequence[Metric]
     estimates: list[Estimate]
-    column: Ints | None = None
+    index: Ints
+
+    @property
+    def size(self) -> int:
+        """Number of columns."""
+        return len(self.estimates[0].value[0])
 
     def values(self) -> dict[Metric, Floats]:
-        """Return the value of every problem by metric."""
-        at = slice(None) if self.column is None else self.column
-        return {m: each.value[0][at] for m, each in zip(self.metrics, self.estimates, strict=True)}
+        """Return the value of every row by metric."""
+        return {m: each.value[0][self.index] for m, each in zip(self.metrics, self.estimates, strict=True)}
 
 
 def estimate_problems(
     rows: pl.DataFrame, chosen: Sequence[Metric], settings: Settings, outcomes: Outcomes
 ) -> list[ProblemEstimates]:
     """Estimate the metrics that do not follow from (n, c) alone, for rows of problem_counts."""
-    of, out = metrics_by_input(chosen, outcomes), []
+    of, out, every = metrics_by_input(chosen, outcomes), [], np.arange(rows.height)
     if of["rewards"]:
-        out.append(ProblemEstimates(of["rewards"], reward_estimates(rows, of["rewards"], settings)))
+        out.append(ProblemEstimates(of["rewards"], reward_estimates(rows, of["rewards"], settings), every))
     if of["answers"]:
         owner, count, passes = _flatten(rows, ANSWERS)
         ballots = Ballots(rows["n"].to_numpy(), rows["c"].to_numpy(), owner, count, passes)
         made = parallel_map(lambda metric: without_posterior(ballots.vote(metric.draws)), of["answers"])
-        out.append(ProblemEstimates(of["answers"], made))
+        out.append(ProblemEstimates(of["answers"], made, every))
     informed = [*of["counts"], *of["earlier"]]
     if informed and outcomes.earlier:  # every problem has a prior of its own: each distinct combination once
         once, column = distinct_rows(rows.select("n", "c", EARLIER["n"], EARLIER["c"]))
