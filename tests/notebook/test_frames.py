@@ -190,7 +190,7 @@ def test_a_matrix_has_a_row_per_problem_and_an_entry_per_attempt() -> None:
     }
     with sl.score(matrices, **QUICK) as board:
         counts = board.table("problem_counts").sort("model", "problem_id")
-        expected = {"a": ["211", "220", "100"], "b": ["320", "300", "320"], "c": ["211", "300", "211"]}
+        expected = {"a": ["211", "220", "100"], "b": ["330", "300", "320"], "c": ["211", "300", "211"]}
         assert {
             m: [f"{n}{c}{u}" for *_, n, c, u in rows]
             for m, rows in groupby(counts.select("model", "problem_id", "n", "c", "ungraded").rows(), itemgetter(0))

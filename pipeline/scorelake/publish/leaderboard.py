@@ -170,9 +170,8 @@ def pair_measures(pairs: pl.DataFrame) -> pl.DataFrame:
     """Return columns such as lift_cost_usd for every measure, in both orders of two models; of pass@1 alone."""
     swapped = {"model_a": "model_b", "model_b": "model_a", "lift_lo": "lift_hi", "lift_hi": "lift_lo"}
     other = pairs.rename(swapped).with_columns(-pl.col("lift", "lift_lo", "lift_hi") + 0.0).select(pairs.columns)
-    index, values = ["benchmark", "protocol", "model_a", "model_b"], pairs.columns[-6:]
-    wide = pl.concat([pairs, other]).pivot("measure", index=index, values=values)
-    return wide.with_columns(metric=pl.lit("pass@1"))
+    both = pl.concat([pairs, other]).with_columns(metric=pl.lit("pass@1"))
+    return both.pivot("measure", index=list(PAIR_MEASURE.columns), values=pairs.columns[-6:])
 
 
 def protocol_table(protocols: Sequence[str]) -> pl.DataFrame:

@@ -210,7 +210,7 @@ def _write_workbook(path: Path, published: Facts, tables: dict[str, Sheet], runs
     """
     import xlsxwriter  # type: ignore[import-untyped]  # noqa: PLC0415  (loads slowly)
 
-    sheets = [name for name in tables if name in SHEETS or name in [table.name for table in MEASURE_TABLES]]
+    sheets = [name for name in (*SHEETS, *(table.name for table in MEASURE_TABLES)) if name in tables]
     for name in sheets:
         if (count := len(tables[name][1])) > MAX_ROWS:
             hint = "--format csv or parquet has all"
