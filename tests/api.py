@@ -32,7 +32,7 @@ FLAGS = ELLIPSIS
 _TITLE = """# In a notebook: the Python API
 
 Made from docstrings by `make docs`; every example runs as a test. [notebook.ipynb](notebook.ipynb) is the same as a
-story, and [migrating.md](migrating.md) tells what to call instead of functions of scorio and eval-framework.
+story, and [migrating.md](migrating.md) lists the calls that replace functions of scorio and eval-framework.
 """
 
 

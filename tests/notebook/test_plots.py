@@ -67,7 +67,7 @@ def test_curves_of_several_models_have_bands(board: sl.Board) -> None:
     assert [len(band.split("L")) for band in bands] == [12, 12]  # k = 1, 2, 3, 4, 6, 8, up and back
     frame = board.curve("model-00").filter(family="pass@k", k=1)
     axis = [12 + (1 - end) * (320 - 12 - 30) for end in (frame["hi"].item(), frame["lo"].item())]
-    ends = [float(point.split(" ")[1]) for point in (bands[0].split("L")[0], bands[0].split("L")[-1])]
+    ends = [float(point.split(" ")[1]) for point in (bands[1].split("L")[0], bands[1].split("L")[-1])]
     assert ends == pytest.approx(axis, abs=0.06)
     assert len(re.findall('class="band"', board.plot.curve().svg)) == 4
     assert board.plot.curve(family="pass^k").title == "synth: pass^k of 4 models"

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from counted import rows
-from looked_at import HOSTILE, Tables, browser, busy, heavy, hostile, measured, plain
+from looked_at import HOSTILE, LONG, Tables, browser, busy, heavy, hostile, measured, plain
 from scorelake.page.build import build_page
 from scorelake.read.format import shorten
 
@@ -243,11 +243,14 @@ def test_benchmark_protocol_and_subject(page: Page, pages: Path, outputs: dict[s
     assert page.js(cells) == [page.scores()[full[row[0]]] for row in heat[1:]]
     page.set("subject", "")
     where = "benchmark = 'maths' AND protocol LIKE '%0.2%' AND metric = 'pass@2'"
-    lifts = {(r["model_b"][:59], r["model_a"][:59]): r for r in rows(outputs["busy"], f"FROM pair WHERE {where}")}
+    lifts = {
+        tuple(shorten(r[key], 60) for key in ("model_b", "model_a")): r
+        for r in rows(outputs["busy"], f"FROM pair WHERE {where}")
+    }
     matrix = page.js(PAIRS)
     for name, *values in matrix:
         for (other, *_), value in zip(matrix, values, strict=True):
-            row = lifts.get((name[:59], other[:59]))
+            row = lifts.get((name, other))
             lift = f"{Decimal(row['lift'] * 100).quantize(Decimal('0.1'), ROUND_HALF_UP):+}" if row else ""
             is_significant = row is not None and row["claim"] in ("improvement", "regression")
             assert value == ("" if row is None else lift.replace("-", "\u2212") if is_significant else "=")
@@ -352,6 +355,15 @@ def test_on_a_phone(page: Page) -> None:
         )
         assert small == [], name
     page.open("busy", MATHS, width=360)
+    assert (
+        page.js("return document.querySelector('.overall tbody td:nth-child(3)').getBoundingClientRect().top") < 640
+    )
+    name = ".overall tbody tr:nth-child(4) bdi"
+    read = f"return document.querySelector('{name}').textContent"
+    assert page.js(read) == shorten(LONG, 20)
+    page.js(f"document.querySelector('{name}').click()")
+    assert page.js(read) == LONG, "a tap shows the whole name"
+    assert shorten(LONG, 28) in page.names()
     assert page.all(".whisker")[0].size["width"] > 250
     assert page.all(".ticks text"), "the axis of the cards"
     assert not page.driver.find_element("id", "family").is_displayed(), "controls are folded"

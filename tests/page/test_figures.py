@@ -12,7 +12,7 @@ import polars as pl
 from counted import rows, scored
 from looked_at import model, plain
 from scorelake.page.build import build_page
-from scorelake.page.svg import WIDE, frontier_chart
+from scorelake.page.svg import WIDE, PlotArea, Point, Series, line_chart
 
 
 def test_series_have_curves_and_a_table(tmp_path: Path) -> None:
@@ -83,9 +83,10 @@ def test_partial_models_forecasts_and_gates_are_the_rows_of_their_tables(tmp_pat
 
 
 def test_labels_of_a_frontier_do_not_overlap() -> None:
-    places = [(f"model-{i}", (1 + i / 50, 1.0, 2.0), (0.5 + i / 500, 0.4, 0.6), True, True) for i in range(20)]
-    chart = frontier_chart(places, WIDE, "t")
-    found = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)">(model-\d+)', chart)
+    area = PlotArea(*WIDE, (1, 2), (0, 1), log=True)
+    lines = [Series(f"model-{i}", [Point(1 + i / 50, 0.5 + i / 500, 0.4, 0.6)], i % 8) for i in range(20)]
+    chart = line_chart(lines, area, "t", intervals="bars")
+    found = re.findall(r'<text x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)" class="[^"]*">(model-\d+)', chart)
     shift = {"start": 0.0, "end": 1.0, "middle": 0.5}
     boxes = [(float(x) - shift[anchor] * 7 * len(name), float(y), 7 * len(name)) for x, y, anchor, name in found]
     assert 2 <= len(boxes) < 20

@@ -81,6 +81,15 @@ def test_hostile_names_are_only_names(tmp_path: Path) -> None:
     assert len(set(map(str, script_data(page)["boards"][0]["models"]))) == len(HOSTILE)
 
 
+def test_missing_cells_of_the_overall_table_have_a_reason(tmp_path: Path) -> None:
+    """And the head of a column links to the board of the same protocol."""
+    rows = [row for name in "ab" for row in model(name, [2, 3] * 15, benchmark="one")]
+    out = scored(tmp_path, [*rows, *model("a", [1, 4] * 15, benchmark="two")])
+    overall = build_page(out).split('class="overall"')[1].split("</section>")[0]
+    assert overall.count('<td class="missing">not attempted</td>') == 1
+    assert re.findall('<a href="#t(.)"><bdi>(.*?)</bdi>', overall) == [("0", "one"), ("1", "two")]
+
+
 def test_problem_names_can_be_withheld(out: Path, page: str) -> None:
     numbers, none = (build_page(out, problem_names=names) for names in ("numbers", "none"))
     assert "p17" in page

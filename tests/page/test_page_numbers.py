@@ -194,7 +194,8 @@ def test_budget(board: Board, out: Path, parts: dict[Board, str]) -> None:
         share = f"{row['share_attempts']:.0%}"
         assert [cell.strip() for cell in cells[shorten(row["model"], 60)]] == [
             f"{row['problems']} \u00d7 {row['attempts_per_problem']:.1f}",
-            *(f"±{100 * z * x:.1f}" for x in (row["se"], row["se_endless_attempts"], row["se"] / 2**0.5)),
+            *(f"±{100 * z * x:.1f}" if x else "unknown" for x in (row["se"], row["se_endless_attempts"])),
+            f"±{100 * z * row['se'] / 2**0.5:.1f}",
             share,
             f"{need.problems_needed:,.0f}",
             f"{need.attempts_needed:,.0f}" if need.attempts_needed else "not possible",

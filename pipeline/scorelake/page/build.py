@@ -38,7 +38,7 @@ from scorelake.read.format import labels
 from scorelake.read.report import warnings
 from scorelake.read.sentences import RANK_RANGE, verdict
 from scorelake.read.sentences import title as board_title
-from scorelake.text import escape_controls
+from scorelake.text import escape_controls, protocol_label
 
 SCRIPTS = ("table.js", "charts.js", "controls.js")
 DATA = Markup("<!-- data -->")
@@ -122,12 +122,33 @@ def _sections(view: BoardView) -> Json:
 
 
 def _overall(overall: OverallRows, views: list[BoardView]) -> Json:
-    """Return a table of models by benchmarks, whose heads link to the boards."""
-    head, rows = overall.cells()
-    names = [escape_controls(view.board.benchmark) for view in views]
-    boards = [{name, f"{name} ({view.metric})"} for name, view in zip(names, views, strict=True)]
-    links = [next((i for i, texts in enumerate(boards) if text in texts), None) for text in head]
-    return {"label": overall.label, "head": list(zip(head, links, strict=True)), "rows": rows, "notes": overall.notes}
+    """Return a table of models by benchmarks, whose heads link to the boards; missing cells have the reason."""
+    boards = {}
+    for i, view in reversed(list(enumerate(views))):
+        if overall.label in ("", protocol_label(view.board.protocol)):
+            name = escape_controls(view.board.benchmark)
+            boards[name] = boards[f"{name} ({view.metric})"] = i
+    head, texts = overall.cells(views[0].top)
+    rows: list[list[Any]] = []
+    for (line, values), row in zip(overall.lines, texts, strict=False):
+        reasons = [
+            (_reason(line.model, views[boards[name]]),) if value is None and name in boards else text
+            for name, value, text in zip(head[-len(values) :], values, row[-len(values) :], strict=True)
+        ]
+        rows.append([row[0], views[0].label(line.model), *row[2 : -len(values)], *reasons])
+    return {
+        "label": overall.label,
+        "head": [(name, boards.get(name)) for name in head],
+        "rows": rows,
+        "omitted": len(overall.lines) - len(rows),
+        "notes": overall.notes if len(overall.notes) == 1 else [],
+    }
+
+
+def _reason(model: str, view: BoardView) -> str:
+    """Return why a model has no value on a board."""
+    reasons = {line.model: line.reason or "no value" for line in view.lines}
+    return escape_controls(reasons.get(model, "not attempted"))
 
 
 def _head(output: Facts, reader: Reader, views: list[BoardView], title: str | None) -> Json:

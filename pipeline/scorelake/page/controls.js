@@ -77,7 +77,6 @@ const bindPrint = () => {  // all boards, all rows, everything unfolded
   paper.addEventListener("change", () => print(paper.matches));
   if (paper.matches) print(true);
 };
-const phone = matchMedia("(max-width: 37.4rem)");
 const enhance = (node, its) => {
   for (const th of all(node, ".scores thead th[data-key]")) {
     const button = make("button", { type: "button" }), key = th.dataset.key;
@@ -107,12 +106,16 @@ for (const link of all(document, ".overall a")) link.addEventListener("click", (
   boardNode().scrollIntoView();
 });
 boards.forEach((node, i) => enhance(node, data.boards[i]));
+for (const bdi of all(document, ".overall th.name bdi")) {
+  showName(bdi, false, 20);
+  bdi.addEventListener("click", () => showName(bdi, bdi.firstChild !== bdi.parts[0], 20));
+}
 bindControls();
 bindTheme();
 $("omitted").hidden = !data.omitted.length;
 $("omitted").textContent = `Omitted to keep the page small: ${data.omitted.join("; ")}. leaderboard.duckdb has all of it.`;
 $("controls").hidden = false;
-$("controls").open = $("intro").open = !phone.matches;
+for (const id of ["controls", "intro", "notes"]) if ($(id)) $(id).open = !phone.matches;
 document.documentElement.classList.add("js");
 loadState();
 render(location.hash.length > 1);

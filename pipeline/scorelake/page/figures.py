@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -22,6 +21,7 @@ from scorelake.text import escape_controls, plural
 CURVES = {"pass@k": "at least one of k attempts passes", "pass^k": "all k attempts pass"}
 DRAWN, LISTED, COLUMNS, NAMED, RUNS = 200, 100, 12, 24, 60
 """Points of a curve over steps; rows and columns of a table; problems in a list; runs of the history."""
+VALUES = "Values of this chart"
 _COLOURS, _PERCENT = len(svg.MARKERS), Scale()
 
 _CURVES = """
@@ -74,17 +74,19 @@ def line_figure(
     scale: Scale = _PERCENT,
     text: Callable[[Point], str] | None = None,
     names: Mapping[float, str] | None = None,
+    table: Grid | None = None,
+    points: Sequence[Any] = (),
     **drawn: Any,
 ) -> Figure:
     """Return a chart of lines, with a table of their values: a row for every x, a column for every coloured line.
 
     `across` names the x axis; `names` are its values as text, and k, budgets and costs have a log axis. Without `y`
-    the other axis follows the values.
+    the other axis follows the values. `points` are those of all models for the script, under the name `source`.
     """
-    points = [p for line in lines for p in line.points]
-    xs = sorted({p.x for p in points})
-    is_log, ends = across in ("k", "Budget", "Cost"), (xs[0], xs[-1])
-    around = svg.value_ticks(x for p in points for x in (p.value, p.lo, p.hi))
+    shown, is_log = [p for line in lines for p in line.points], across in ("k", "Budget", "Cost")
+    xs = sorted({p.x for p in shown})
+    reach = [x for p in shown for x in (p.x, *(p.x_ends or ())) if x > 0 or not is_log] or [1.0]
+    around, ends = svg.value_ticks(x for p in shown for x in (p.value, p.lo, p.hi)), (min(reach), max(reach))
     ticks = svg.log_ticks(*ends) if is_log else svg.linear_ticks(ends)
     if across == "k":
         ticks = [(2.0**i, f"{2**i}" if i else "k = 1") for i in range(int(xs[-1]).bit_length())]
@@ -93,17 +95,16 @@ def line_figure(
 
     def draw(frame: svg.Frame) -> Markup:
         area = svg.PlotArea(*frame, ends, y or (around[0], around[-1]), ticks, is_log, scale.percent)
-        return svg.line_chart(lines, area, caption, **drawn)
+        return svg.line_chart(lines, area, caption, **drawn) if shown else Markup("")
 
-    rows, columns = svg.thin(xs, 30 if is_log else LISTED), [line for line in lines if line.has_column]
-    write = text or (lambda p: scale.both(p.value, p.lo, p.hi))
-    values = [{p.x: write(p) for p in line.points} for line in columns]
-    body = [
-        [names[x] if names else f"{x:g}" if x < 1e6 else f"{x:.0f}", *(row.get(x, DASH) for row in values)]
-        for x in rows
-    ]
-    table = Grid(caption, [across, *(line.name for line in columns)], body, "Values of this chart", rows)
-    return Figure(caption, draw, table)
+    if table is None:
+        rows, columns = svg.thin(xs, 30 if is_log else LISTED), [line for line in lines if line.has_column]
+        write = text or (lambda p: scale.both(p.value, p.lo, p.hi))
+        values = [{p.x: write(p) for p in line.points} for line in columns]
+        heads = [names[x] if names else f"{x:g}" if x < 1e6 else f"{x:.0f}" for x in rows]
+        body = [[head, *(row.get(x, DASH) for row in values)] for head, x in zip(heads, rows, strict=True)]
+        table = Grid(caption, [across, *(line.name for line in columns)], body, VALUES, rows)
+    return Figure(caption, draw, table, drawn.get("source", ""), points)
 
 
 def curve_points(view: BoardView) -> dict[tuple[str, str], list[Point]]:
@@ -135,28 +136,21 @@ def curves(view: BoardView) -> list[Section]:
     largest = max((int(curve[-1].x) for curve in points.values()), default=1)
     if largest < 2:
         return []
-    figures = []
+    figures, columns = [], COLUMNS if len(models) <= MANY else 6
     for family, caption in CURVES.items():
         lines = [
-            Series(
-                view.label(model),
-                points[family, model],
-                i if i <= COLOURED else None,
-                i <= (COLUMNS if len(models) <= MANY else 6),
-            )
+            Series(view.label(model), points[family, model], i if i <= COLOURED else None, i <= columns)
             for i, model in enumerate(models, start=1)
             if (family, model) in points
         ]
         packed = [_pack(points.get((family, model), []), 10_000) for model in models]
         if lines:
-            figure = curve_figure(lines, f"{family}, %: {caption}", source=family)
-            figures.append(replace(figure, source=family, points=packed))
+            figures.append(curve_figure(lines, f"{family}, %: {caption}", source=family, points=packed))
     coverages = {point.coverage for curve in points.values() for point in curve}
-    notes = []
-    if any(0 < coverage < 1 for coverage in coverages) or any(curve[-1].x < largest for curve in points.values()):
-        notes.append(
-            "Dashed, *: some problems have fewer than k attempts. A line ends where too few problems have k."
-        )
+    is_cut = any(0 < coverage < 1 for coverage in coverages) or any(c[-1].x < largest for c in points.values())
+    notes = [
+        "Dashed, *: some problems have fewer than k attempts. A line ends where too few problems have k."
+    ] * is_cut
     if 0 in coverages:
         notes.append(
             "Dotted, with its interval: a forecast for more attempts than were made, from the distribution of "
@@ -218,9 +212,8 @@ def history(view: BoardView) -> list[Section]:
         intervals="bars",
         changes={x: names[x] for x in changes},
         source="history",
+        points=[_pack(line, 10_000 if scale.percent else 1) for line in lines],
     )
-    packed = [_pack(line, 10_000 if scale.percent else 1) for line in lines]
-    figure = replace(figure, source="history", points=packed)
     moved = movers(view.reader, view.board, view.metric, view.facts.short, 10)
     largest = Grid("Largest changes since the previous run", ["Model", "Before", "Now", "Change", "Note"], moved)
     words = f"{view.metric} of the first models and of pinned models."
@@ -279,7 +272,7 @@ def series(view: BoardView, runs: Sequence[str] = ()) -> list[Section]:
     lists = [
         (
             f"{escape_controls(each.model)}: {kind} from the first to the last step",
-            escape_controls(", ".join(names[:NAMED])),
+            escape_controls(", ".join(names[:NAMED])) + f" and {len(names) - NAMED:,} more" * (len(names) > NAMED),
         )
         for each in first
         for kind, names in (("learned", each.learned), ("forgotten", each.forgotten))
@@ -290,11 +283,12 @@ def series(view: BoardView, runs: Sequence[str] = ()) -> list[Section]:
 
 
 def _cost_text(point: Point) -> str:
-    return f"{amount(point.value)} ({_range(point.lo, point.hi)})"
+    return _amounts(point.value, point.lo, point.hi)
 
 
-def _range(lo: float | None, hi: float | None) -> str:
-    return f"{amount(lo)} or more" if hi is None and lo is not None else f"{amount(lo)} to {amount(hi)}"
+def _amounts(value: float | None, lo: float | None, hi: float | None) -> str:
+    above = "or more" if hi is None and lo is not None else f"to {amount(hi)}"
+    return f"{amount(value)} ({amount(lo)} {above})"
 
 
 def costs(view: BoardView) -> list[Section]:
@@ -304,31 +298,31 @@ def costs(view: BoardView) -> list[Section]:
 
 def frontier(view: BoardView, rows: Sequence[dict[str, Any]]) -> Figure:
     """Return a chart of score against cost, with both intervals and the frontier."""
-    places = [
-        (view.label(row["model"]), _ends(row, "cost"), _ends(row, "score"), row["front_by_value"], row["on_front"])
-        for row in rows
-        if row["cost"] and row["score"] is not None
-    ]
-    name, text = f"pass@1 against {rows[0]['measure']} per attempt", Scale().both
-    body = [
-        [view.label(row["model"]), text(row["score"]) if row["score"] is not None else DASH, *cells(row)]
-        for row in rows
-    ]
-    grid = Grid(f"{rows[0]['measure']} by model", ["Model", "pass@1", *HEADS], body, "Values of this chart")
-    return Figure(name, lambda frame: svg.frontier_chart(places, frame, name) if places else Markup(""), grid)
+    name, colours, lines, stairs = f"pass@1 against {rows[0]['measure']} per attempt", _colours(view, rows), [], []
+    for row in rows:
+        if row["cost"] and row["score"] is not None:
+            x_ends = tuple(row["cost"] if row[end] is None else row[end] for end in ("cost_lo", "cost_hi"))
+            point = Point(row["cost"], row["score"], row["score_lo"], row["score_hi"], x_ends=x_ends)
+            label, colour = view.label(row["model"]), colours.get(row["model"], 0)
+            lines.append(Series(label, [point], colour, is_hollow=not row["on_front"]))
+            stairs += [point] if row["front_by_value"] else []
+    scores = (DASH if row["score"] is None else Scale().both(row["score"]) for row in rows)
+    body = [[view.label(row["model"]), score, *cells(row)] for row, score in zip(rows, scores, strict=True)]
+    table = Grid(f"{rows[0]['measure']} by model", ["Model", "pass@1", *HEADS], body, VALUES)
+    stairs.sort(key=lambda point: point.x)
+    return line_figure(lines, name, "Cost", table=table, intervals="bars", stairs=stairs)
 
 
-def _ends(row: dict[str, Any], name: str) -> tuple[float, ...]:
-    """Return a value and the ends of its interval, which is the value itself where there is none."""
-    return tuple(row[name] if row[f"{name}{end}"] is None else row[f"{name}{end}"] for end in ("", "_lo", "_hi"))
+def _colours(view: BoardView, rows: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Return the colours of the first models that have costs."""
+    models = {row["model"] for row in rows}
+    return {
+        model: i for i, model in enumerate([line.model for line in view.lines if line.model in models][:_COLOURS], 1)
+    }
 
 
 def _costs(view: BoardView, measure: str, rows: list[dict[str, Any]], is_folded: bool) -> Section:
-    models = {row["model"] for row in rows}
-    colours = {
-        model: i for i, model in enumerate([line.model for line in view.lines if line.model in models][:_COLOURS], 1)
-    }
-    figures = [frontier(view, rows)]
+    colours, figures = _colours(view, rows), [frontier(view, rows)]
     if lines := _lines(view, colours, view.rows(_BUDGET, measure)):
         name = f"pass@1 if an attempt must not cost more than a budget ({measure})"
         figures.append(line_figure(lines, name, "Budget", (0, 1)))
@@ -338,15 +332,14 @@ def _costs(view: BoardView, measure: str, rows: list[dict[str, Any]], is_folded:
         name = f"pass@k against the {measure} of sampling until solved, at most k times"
         head = ["Model", "k", "pass@k", f"{measure} until solved", f"solved per {measure}"]
         body = [
-            [view.label(model), f"{k}", Scale().both(*p), _cost_text(Point(0, *c)), _cost_text(Point(0, *s))]
-            for model, k, p, c, s in ((row[0], row[1], row[2:5], row[5:8], row[8:]) for row in sampled)
-            if model in colours
+            [view.label(row[0]), f"{row[1]}", Scale().both(*row[2:5]), _amounts(*row[5:8]), _amounts(*row[8:])]
+            for row in sampled
+            if row[0] in colours
         ]
-        figure = line_figure(lines, name, "Cost", (0, 1))
-        table = Grid(f"{name}, with intervals", head, body, "Values of this chart")
-        figures.append(replace(figure, table=table))
-    total = amount(sum(row["total"] for row in rows))
-    words = [f"Graded attempts of these models: {total} {measure}." + f" {FRONTIER}" * (not is_folded)]
+        table = Grid(f"{name}, with intervals", head, body, VALUES)
+        figures.append(line_figure(lines, name, "Cost", (0, 1), table=table))
+    words = [f"Graded attempts of these models: {amount(sum(row['total'] for row in rows))} {measure}."]
+    words += [] if is_folded else [f"{FRONTIER} Filled marks are on the frontier, hollow ones are not."]
     legend = [(colour, view.label(model)) for model, colour in colours.items()]
     return Section("costs", f"Score against {measure}", words, figures, legend, is_folded=is_folded)
 

@@ -25,6 +25,7 @@ SMALL = 20
 """Scores by subject on fewer problems are grey."""
 UNGRADED = 0.05
 """A model is flagged from this share of ungraded attempts on."""
+UNKNOWN = "unknown"
 QUERIES = {
     "partial": (
         "adjusted",
@@ -77,6 +78,7 @@ _BAR = Markup(
     '<svg class="stack" aria-hidden="true"><rect class="part-b" width="100%" height="100%"/>'
     '<rect class="part-a" width="{0}" height="100%"/></svg> {0}'
 )
+_BEST = "SELECT model, step, value_corrected FROM best_step WHERE benchmark = ? AND protocol = ? AND metric = ?"
 _Z = NormalDist().inv_cdf(0.975)
 _CHANGES = """
 SELECT c.model, c.change, c.what, list(h.value ORDER BY h.number)[-12:]
@@ -238,14 +240,17 @@ def _tier_classes(ranked: list[Line]) -> list[str]:
 def _flags(view: BoardView) -> dict[str, str]:
     """Return notes on single models: problems they miss, ungraded attempts."""
     sql = "SELECT model, ungraded FROM model_summary WHERE benchmark = ? AND protocol = ? AND metric = ?"
-    ungraded = dict(view.rows(sql, view.metric))
-    out = {}
+    ungraded, out = dict(view.rows(sql, view.metric)), {}
+    best = {model: row for model, *row in view.rows(_BEST, view.metric)}
     for line in view.lines:
         missed, total = line.problems_of_benchmark - line.problems, ungraded[line.model] + line.attempts
         notes = [f"misses {plural(missed, 'problem')}"] if missed and line.rank is not None else []
         if ungraded[line.model] and ungraded[line.model] >= UNGRADED * total:
             notes.append(f"{ungraded[line.model] / total:.0%} of its attempts are ungraded")
         notes += [ADAPTIVE] if line.sampling == "adaptive" else []
+        run = line.model.rpartition("@")[0]
+        if run in best:
+            notes.append(f"best at step {best[run][0]}: {view.scale.both(best[run][1])}, corrected for the choice")
         out[line.model] = "; ".join(notes)
     return out
 
@@ -309,15 +314,18 @@ def budget(view: BoardView) -> list[Section]:
         need = width_need(planned[line.model], target, None)
         share = f"{of_attempts / (of_attempts + of_problems) if now else 0:.0%}"
         widths = [f"\u00b1{100 * x:.1f}" for x in (now, endless, now / 2**0.5)]
+        widths[1] = widths[1] if of_problems else UNKNOWN  # at the present n they differ by chance only
         needs = [f"{x:,.0f}" if x else "not possible" for x in (need.problems_needed, need.attempts_needed)]
         rows.append([view.short(line.model), f"{problems:,} \u00d7 {n:.1f}", *widths, _BAR.format(share), *needs])
     if not rows:
         return []
     (model, _, now, attempts, doubled, *_), goal = rows[0], f"\u00b1{100 * target:g}"
+    at_best = f"more attempts narrow the interval of pass@1 from {now} to {attempts} points at best"
+    if attempts == UNKNOWN:
+        at_best = f"the interval of pass@1 is {now} points, and the effect of more attempts is {UNKNOWN}"
     words = (
-        f"For {model}, more attempts narrow the interval of pass@1 from {now} to {attempts} points at best; "
-        f"twice the problems narrow it to {doubled}. The last two columns answer scorelake plan "
-        f'"half-width {target:g}": how many problems, or else how many attempts on the present ones, narrow it to '
+        f"For {model}, {at_best}; twice the problems narrow it to {doubled}. The last two columns answer scorelake "
+        f'plan "half-width {target:g}": the problems, or else the attempts on the present ones, that narrow it to '
         f"{goal} points."
     )
     head = ["Model", "Problems \u00d7 attempts", "Now", "Unlimited attempts", "Twice the problems"]

@@ -50,6 +50,8 @@ class Point:
     lo: float | None = None
     hi: float | None = None
     coverage: float = 1.0
+    x_ends: tuple[float, float] | None = None
+    """The interval of x."""
 
     @property
     def kind(self) -> int:
@@ -59,7 +61,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """A named line; without a colour it is drawn in grey."""
+    """A named line, or a single point; colour 0 is grey. Lines without a colour are drawn as one."""
 
     name: str
     points: Sequence[Point]
@@ -68,6 +70,8 @@ class Series:
     """Whether its values are in the table below."""
     outline: Sequence[Point] = ()
     """The simultaneous band: points with its ends as lo and hi."""
+    is_hollow: bool = False
+    """Whether its markers are not filled."""
 
 
 @dataclass(frozen=True)
@@ -203,37 +207,37 @@ def line_chart(
     intervals: str = "",
     changes: Mapping[float, str] | None = None,
     source: str = "",
+    stairs: Sequence[Point] = (),
 ) -> Markup:
     """Draw lines: coloured ones with markers and names, the others as one grey path.
 
     A line is dashed where it does not cover all problems, and dotted where it is a forecast. `intervals` are drawn as
-    a ribbon ("band") or as "bars". `changes` are marked by vertical lines. `source` names the data by which the
-    script adds pinned models.
+    a ribbon ("band") or as "bars". `changes` are marked by vertical lines, `stairs` are the corners of a frontier.
+    `source` names the data by which the script adds pinned models.
     """
-    grey = "".join(area.path(s.points) for s in series if s.colour is None)
     parts = _axes(area)
     bottom, top = (area.position(area.x[0], end)[1] for end in area.y)
     for x, change in (changes or {}).items():
         path = f"M{area.position(x, area.y[0])[0]} {top}V{bottom}"
         parts.append(element("path", element("title", change), class_="changed", d=path))
-    parts += [element("path", d=grey, class_="others")] if grey else []
-    lines = _label_heights([s for s in series if s.colour is not None and s.points], area)
-    for i, (s, _) in enumerate(lines):
-        shift = 4 * (i - (len(lines) - 1) / 2)  # bars of one x must not hide each other
+    if grey := "".join(area.path(s.points) for s in series if s.colour is None):
+        parts.append(element("path", d=grey, class_="others"))
+    if corners := [area.position(p.x, p.value) for p in stairs]:
+        path = "".join(f"H{x}V{y}" for x, y in corners[1:])
+        parts.append(element("path", class_="line frontier", d=f"M{corners[0][0]} {corners[0][1]}{path}"))
+    lines = [s for s in series if s.colour is not None and s.points]
+    for i, s in enumerate(lines):
+        shift = 4 * (i - (len(lines) - 1) / 2) * (len(s.points) > 1)  # bars of one x must not hide each other
         forecast = [p for p in s.points if p.coverage == 0]
         shape = (
             _bars(area, s.points, shift) if intervals == "bars" else _band(area, s.points if intervals else forecast)
         )
         parts += [element("g", *shape, *_band(area, s.outline, "outline"), class_=f"c{s.colour}")]
-    for s, y in lines:
-        parts.append(_coloured_line(area, s))
-        if area.is_wide:
-            short = shorten(s.name.rsplit("/", maxsplit=1)[-1], 15)
-            x = area.position(s.points[-1].x, 0)[0]
-            parts.append(element("text", short, x=x + 9, y=y + 4, class_=f"c{s.colour} name"))
+    parts += [_coloured_line(area, s) for s in lines]
+    parts += _names([s for s in lines if area.is_wide or len(s.points) == 1], area)
     about = "; ".join(
-        f"{s.name}: {s.points[0].value:.3f} at {s.points[0].x:g}, {s.points[-1].value:.3f} at {s.points[-1].x:g}"
-        for s, _ in lines
+        f"{s.name}: {', '.join(f'{p.value:.3f} at {p.x:.4g}' for p in dict.fromkeys((s.points[0], s.points[-1])))}"
+        for s in lines
     )
     kind = {"class_": f"chart {'wide' if area.is_wide else 'narrow'}", "data_frame": area.frame}
     kind |= {"data_source": source} if source else {}
@@ -255,9 +259,12 @@ def _band(area: PlotArea, points: Sequence[Point], kind: str = "band") -> list[M
 def _bars(area: PlotArea, points: Sequence[Point], shift: float) -> list[Markup]:
     path = ""
     for p in points:
+        x, y = area.position(p.x, p.value)
         if p.lo is not None and p.hi is not None:
-            (x, low), (_, high) = area.position(p.x, p.lo), area.position(p.x, p.hi)
-            path += f"M{round(x + shift, 1)} {low}V{high}"
+            path += f"M{round(x + shift, 1)} {area.position(p.x, p.lo)[1]}V{area.position(p.x, p.hi)[1]}"
+        if p.x_ends:
+            left, right = (area.position(max(end, area.x[0]), p.value)[0] for end in p.x_ends)
+            path += f"M{left} {y}H{right}"
     return [element("path", class_="bars", d=path)]
 
 
@@ -273,18 +280,27 @@ def _coloured_line(area: PlotArea, s: Series) -> Markup:
         start = end
     marked = s.points if len(s.points) <= MARKED else s.points[-1:]
     parts.append(markers((s.colour or 1) - 1, *(area.position(p.x, p.value) for p in marked)))
-    return element("g", *parts, class_=f"c{s.colour}")
+    return element("g", *parts, class_=f"c{s.colour}{' hollow' if s.is_hollow else ''}")
 
 
-def _label_heights(series: Sequence[Series], area: PlotArea) -> list[tuple[Series, float]]:
-    """Return the curves with the heights of their names, which must not overlap."""
-    ends = sorted(((s, *area.position(s.points[-1].x, s.points[-1].value)) for s in series), key=lambda end: end[2])
-    out: list[tuple[Series, float, float]] = []
+def _names(lines: Sequence[Series], area: PlotArea) -> Iterator[Markup]:
+    """Yield a name beside the end of each line, where it hides no other name or end; none where nothing is free."""
+    ends = sorted(((s, *area.position(s.points[-1].x, s.points[-1].value)) for s in lines), key=lambda end: end[2])
+    taken = [(x - 5, y - 5, x + 5, y + 5) for _, x, y in ends]
     for s, x, y in ends:
-        near = [height + 15 for _, other, height in out if abs(other - x) < 110]  # the width of a name
-        out.append((s, x, max([y, *near])))
-    excess = max(out[-1][2] - (area.size[1] - area.margins[3]), 0) if out else 0
-    return [(s, y - excess) for s, _, y in out]
+        short = shorten(s.name.rsplit("/", maxsplit=1)[-1], 15)
+        width = 7 * len(short)
+        right = [(x + 9, y + 4 + shift, "start", 0.0) for shift in (0, 15, -15, 30, -30, 45, -45)]
+        left = (x - 9, y + 4, "end", width)
+        for at, base, anchor, before in (*right[:1], left, *right[1:]) if len(s.points) == 1 else (*right, left):
+            box = (at - before, base - 11, at - before + width, base + 3)
+            is_free = not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken)
+            is_inside = box[0] >= area.margins[0] and box[1] >= 0 and box[2] <= area.size[0]
+            if is_free and is_inside and box[3] <= area.size[1] - area.margins[3] + 8:
+                taken.append(box)
+                name = {"x": round(at, 1), "y": round(base, 1), "text_anchor": anchor, "class_": f"c{s.colour} name"}
+                yield element("text", short, **name)
+                break
 
 
 def thin(points: Sequence[_T], count: int) -> list[_T]:
@@ -307,59 +323,6 @@ def log_ticks(lo: float, hi: float) -> list[Tick]:
     if len(inside) < 2:
         return [(tick, f"{tick:.3g}") for tick in axis_ticks((lo, hi))]
     return [(x, f"{x:,g}") for digit, x in inside if digit == 1 or len(inside) <= 6]
-
-
-def frontier_chart(
-    places: Sequence[tuple[str, Sequence[float], Sequence[float], bool, bool]], frame: Frame, title: str
-) -> Markup:
-    """Draw score against cost on a log axis, with both intervals, and the frontier as a staircase.
-
-    A place is a name, cost and score (each with the ends of its interval), and whether it is on the frontier by value
-    and beyond chance.
-    """
-    costs = [x for _, cost, *_ in places for x in cost if x > 0]
-    y_ticks = value_ticks(x for _, _, score, *_ in places for x in score)
-    ends = (min(costs) / 1.2, max(costs) * 1.2)
-    area = PlotArea(*frame, ends, (y_ticks[0], y_ticks[-1]), log_ticks(*ends), log=True)
-    at = [area.position(cost[0], score[0]) for _, cost, score, *_ in places]
-    front = sorted(xy for xy, place in zip(at, places, strict=True) if place[3])
-    stairs = "".join(f"{'H' if i else f'M{x} {y}H'}{x}V{y}" for i, (x, y) in enumerate(front))
-    parts = [*_axes(area), *([element("path", class_="line frontier", d=stairs)] if front else [])]
-    texts = [f"{name}: {score[0]:.3f} at {cost[0]:.4g}" for name, cost, score, *_ in places]
-    for (x, y), text, (_, cost, score, _, on_front) in zip(at, texts, places, strict=True):
-        left, bottom = area.position(max(cost[1], area.x[0]), score[1])
-        right, top = area.position(cost[2], score[2])
-        bars = element("path", class_="bars", d=f"M{left} {y}H{right}M{x} {bottom}V{top}")
-        shape, colour = (0, "c1") if on_front else (1, "c7")
-        parts.append(element("g", element("title", text), bars, markers(shape, (x, y)), class_=colour))
-    parts += _labels([place[0] for place in places], at, area)
-    return image(area.size, title, "; ".join(texts), *parts, class_=f"chart {'wide' if area.is_wide else 'narrow'}")
-
-
-def _labels(names: Sequence[str], at: Sequence[tuple[float, float]], area: PlotArea) -> Iterator[Markup]:
-    """Yield a name beside each point, where it hides no other name or point; there is none where nothing is free."""
-    taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in at]
-    for name, (x, y) in zip(names, at, strict=True):
-        short = shorten(name.rsplit("/", maxsplit=1)[-1], 15)
-        width = 7 * len(short)
-        places = (
-            (x + 9, y + 4, "start", 0),
-            (x - 9, y + 4, "end", width),
-            (x, y - 10, "middle", width / 2),
-            (x, y + 19, "middle", width / 2),
-        )
-        for left, base, anchor, shift in places:
-            box = (left - shift, base - 11, left - shift + width, base + 3)
-            is_free = not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken)
-            if (
-                is_free
-                and box[0] >= area.margins[0]
-                and box[2] <= area.size[0]
-                and box[3] <= area.size[1] - area.margins[3]
-            ):
-                taken.append(box)
-                yield element("text", short, x=round(left, 1), y=round(base, 1), text_anchor=anchor)
-                break
 
 
 def _axes(area: PlotArea) -> list[Markup]:

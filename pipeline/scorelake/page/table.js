@@ -24,7 +24,10 @@ const draw = (name, attributes, text) => {
   if (text !== undefined) node.textContent = text;
   return node;
 };
-const shorten = (name, max) => (name.length > max ? `${name.slice(0, max - 1)}\u2026` : name);
+const shorten = (name, max) => {  // in the middle, as the tables of the page
+  const tail = Math.floor((max - 1) / 2);
+  return name.length > max ? `${name.slice(0, max - 1 - tail)}\u2026${name.slice(-tail)}` : name;
+};
 
 // --- numbers: rounded half up from millionths, as in the tables of the page ---------------------------------------
 const digits = (value, places) => {
@@ -226,7 +229,11 @@ const filterRows = () => {
     button.textContent = pinned ? "\u25c6" : "\u25c7";
   }
   if (!state.group && (!state.sort || state.sort === "rank")) markTiers(shown.filter((tr) => rowOf(tr)[3] !== null));
-  shown.forEach((tr) => tr.classList.toggle("pinned", state.pins.includes(nameOf(tr))));
+  shown.forEach((tr) => {
+    const pinned = state.pins.includes(nameOf(tr));
+    tr.classList.toggle("pinned", pinned);
+    showName(tr.querySelector(".model bdi"), pinned);
+  });
   for (const body of all(node, ".scores tbody")) {
     body.replaceChildren(...shown.filter((tr) => tr.home === body));
     body.hidden = !body.rows.length;
@@ -237,6 +244,14 @@ const filterRows = () => {
   button.textContent = state.all ? `Show the first ${data.top}` : `Show all ${total}`;
   node.querySelector(".more").hidden = false;
   $("matches").textContent = words ? `${matching.length} models match` : "";
+};
+
+// --- long names on a phone: cut in the middle, whole on tap ---------------------------------------------------------
+const phone = matchMedia("(max-width: 37.4rem)");
+const showName = (bdi, whole, max = 28) => {
+  bdi.parts = bdi.parts || [...bdi.childNodes];
+  const text = bdi.parts.map((part) => part.textContent).join("");
+  bdi.replaceChildren(...(whole || text.length <= max || !phone.matches ? bdi.parts : [shorten(text, max)]));
 };
 
 // --- the visible table as text ------------------------------------------------------------------------------------
