@@ -195,7 +195,8 @@ def run_summary(report: RunReport, quiet: bool = False) -> None:
 
 def inferred(inferred: InferredConfig, sample: LakeSample, lake: str, config: Path) -> None:
     """Print the chosen columns with reasons; raise DataError if a required one is missing."""
-    lines = [f"looked at {sample.rows.height:,} rows in {sample.sampled_files:,} of {sample.files:,} files of {lake}"]
+    looked_at = f"{plural(sample.rows.height, 'row')} in {sample.sampled_files:,} of {plural(sample.files, 'file')}"
+    lines = [f"looked at {looked_at} of {lake}"]
     for key, choice in inferred.columns.items():
         lines.append(f"  {key:<11} {'@'.join(choice.names) or '-':<17} {choice.why}")
     for key, columns in (("protocol", inferred.protocol), ("carry", inferred.carry)):

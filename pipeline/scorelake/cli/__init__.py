@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from scorelake import reporting
 from scorelake.cli import lakes, outputs, quick  # noqa: F401 - which register their commands
-from scorelake.cli.app import app
+from scorelake.cli.app import GUARDED, app
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     code: list[int] = []
     atexit.register(_leave, code)  # first, so that it comes last
     try:
-        app(obj=lakes.GUARDED)
+        app(obj=GUARDED)
     except SystemExit as end:
         if isinstance(end.code, int | None):
             code.append(end.code or 0)

@@ -19,6 +19,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 Names = list[str] | None
+GUARDED = "guarded"
+"""Set by the entry point: the job runs in a child process, so that a file that crashes it can be named."""
 
 app = typer.Typer(
     name="scorelake",
@@ -36,15 +38,16 @@ _WINDOW = "Only the newest rows: date=7d, date=2026-11-01 (since), or run=3."
 _MEASURE = "A column of what attempts cost, such as cost_usd=cost. Kinds: cost, tokens, time. Repeatable."
 Columns = Annotated[Names, Option("--column", metavar="KEY=NAME", help=_COLUMN)]
 Window = Annotated[str | None, Option(metavar="COLUMN=LENGTH", help=_WINDOW)]
+AsJson = Annotated[bool, Option("--json", help="Print one JSON document to stdout, also on errors.")]
 Measures = Annotated[Names, Option("--measure", metavar="NAME=KIND", help=_MEASURE)]
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Register a command. Errors that users can cause become one message and an exit code."""
+    """Register a command. Errors that users can cause become one message and an exit code; with --json a document."""
 
     @functools.wraps(function)
     def run(*args: Any, **options: Any) -> None:
-        with reporting.failures():
+        with reporting.failures(reporting.CommandOutput(options.get("as_json", False))):
             function(*args, **options)
 
     return app.command()(run)

@@ -6,15 +6,14 @@ import os
 import shlex
 from collections.abc import Callable
 from contextlib import suppress
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
 from scorelake import guard, reporting
-from scorelake.cli.app import Columns, Measures, Names, Window, app, command
+from scorelake.cli.app import GUARDED, AsJson, Columns, Measures, Names, Window, app, command
 from scorelake.errors import ScorelakeError, UsageError
 from scorelake.storage.disk import is_remote, replace_text
 
@@ -24,14 +23,9 @@ if TYPE_CHECKING:
 
 CONFIG = "scorelake.toml"
 """The name of a config that is found without --config."""
-GUARDED = "guarded"
-"""Set by the entry point: the job runs in a child process, so that a file that crashes it can be named."""
 Lake = Annotated[str, Argument(help="Folder of Parquet files, or one file; also s3://, gs://, az://.")]
 Config = Annotated[Path | None, Option(help="Settings in TOML. Default: scorelake.toml here or beside the lake.")]
-AsJson = Annotated[bool, Option("--json", help="Print one JSON document to stdout, also on errors.")]
-EngineName = StrEnum("EngineName", ["local", "ray"])
-Rule = StrEnum("Rule", ["fail", "ungraded"])
-Layout = StrEnum("Layout", ["clustered", "shuffled"])
+Rule = Literal["fail", "ungraded"]
 
 
 @app.command()
@@ -46,7 +40,7 @@ def score(
     window: Window = None,
     by: Annotated[Names, Option(help="Also report by this column. Repeatable.")] = None,
     memory: Annotated[float | None, Option(help="Gigabytes to aim at. Default: half of the machine.")] = None,
-    engine: Annotated[EngineName, Option(help="Run in this process or on a Ray cluster.")] = EngineName.local,
+    engine: Annotated[Literal["local", "ray"], Option(help="Run in this process or on a Ray cluster.")] = "local",
     address: Annotated[str | None, Option(help="Address of the Ray cluster: host:port, or auto.")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Check the files and columns without scoring.")] = False,
     full: Annotated[bool, Option("--full", help="Recount every file.")] = False,
@@ -60,24 +54,21 @@ def score(
     """Score a lake and publish the results. Incremental: without changes nothing is published."""
     output = reporting.CommandOutput(as_json, None if dry_run else out, lake, metrics_file, scores, quiet)
     options: dict[str, Any] = {"dry_run": dry_run, "allow_quarantine": allow_quarantine, "allow_empty": allow_empty}
-    options |= {"engine": engine.value, "address": address}
+    given: dict[str, Any] = {"config": config, "metrics": metrics or "", "by": tuple(by or ()), "memory": memory}
+    given |= {"measures": measure, "window": window}
 
     def settings() -> Settings:
-        names = {"metrics": metrics or "", "by": tuple(by or ()), "measures": measure, "window": window}
-        return load_settings(lake, column, out, engine, config=config, memory=memory, **names)
+        return load_settings(lake, column, out, engine, quiet, **given)
 
-    def work(full: bool) -> int:
-        with reporting.failures(output):
-            with reporting.progress_bar(quiet) as progress:
-                chosen = settings()  # before Polars is loaded, which reads its number of threads
-                from scorelake import pipeline
+    def work(full: bool) -> None:
+        chosen = settings()  # before Polars is loaded, which reads its number of threads
+        from scorelake import pipeline
 
-                report = pipeline.run_score(lake, out, chosen, full=full, progress=progress, **options)
-            output.done(report)
-        return 0
+        with reporting.progress_bar(quiet) as progress:
+            report = pipeline.run_score(lake, out, chosen, engine, address, full=full, progress=progress, **options)
+        output.done(report)
 
-    isolated = context.obj == GUARDED and engine is EngineName.local
-    run_job(isolated, work, settings, lake, out, full, output)
+    run_job(context.obj == GUARDED and engine == "local", work, settings, lake, out, output, full)
 
 
 @command
@@ -86,22 +77,20 @@ def init(
     config: Annotated[Path, Option(help="The file to write.")] = Path(CONFIG),
     force: Annotated[bool, Option("--force", help="Overwrite that file.")] = False,
 ) -> None:
-    """Inspect a lake, infer the column mapping, and write a commented config."""
+    """Infer the columns of a lake, and write a commented config."""
     if config.exists() and not force:
         raise UsageError("exists already", where=str(config), hint="--force overwrites it, --config names another")
     from scorelake import settings, tasks
     from scorelake.lake.description import described
 
     if described(lake, settings.PATIENCE):
-        reporting.say(
-            f"note: {lake} contains its own column mapping: `score` needs no config, and a config overrides it"
-        )
+        reporting.say(f"note: {lake} has its own column mapping: `score` needs no config, and a config overrides it")
     listed = write_inferred_config(lake, config)
     tasks.refuse_misfits(listed.root, listed.files, settings.load(config), lake, every_file=True)
     print(f"next: {reporting.score_command(lake, config)}")
 
 
-@app.command()
+@command
 def ingest(
     format: Annotated[str, Argument(help="auto, or the tool that wrote the files; docs/ingest.md lists them.")],  # noqa: A002
     sources: Annotated[list[str], Argument(help="Files and folders of results.")],
@@ -129,21 +118,17 @@ def ingest(
     skip_refused: Annotated[bool, Option("--skip-refused", help="Skip refused files instead of failing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Convert logs of other tools into a lake, with a report for every file."""
-    output = reporting.CommandOutput(as_json)
-    with reporting.failures(output):
-        from scorelake.ingest import contract, job
+    """Convert logs of other tools into a lake. Every file gets a report."""
+    if memory is not None and not memory > 0:
+        raise UsageError("must be above 0", where="--memory")
+    from scorelake.ingest import contract, job
 
-        lists = {"scorer": scorer, "filter": filter, "metric": metric, "map": map, "true": true}
-        lists = {name: value or [] for name, value in {**lists, "ignore": protocol_ignore}.items()}
-        if memory is not None and not memory > 0:
-            raise UsageError("must be above 0", where="--memory")
-        names = {"model": model, "benchmark": benchmark, "subject": subject, "split": split, "threshold": threshold}
-        rules = {"errors": errors and str(errors), "missing": missing and str(missing)}
-        options = contract.IngestOptions.parse(**lists, **names, **rules)
-        with reporting.progress_bar() as progress:
-            report = job.ingest(sources, lake, format, options, skip_refused, progress, memory)
-    reporting.ingested(report, output)
+    names = {"model": model, "benchmark": benchmark, "subject": subject, "split": split, "threshold": threshold}
+    choices = {"scorer": scorer, "filter": filter, "metric": metric, "errors": errors, "missing": missing}
+    options = contract.IngestOptions.parse(**names, **choices, map=map, true=true, ignore=protocol_ignore)
+    with reporting.progress_bar() as progress:
+        report = job.ingest(sources, lake, format, options, skip_refused, progress, memory)
+    reporting.ingested(report, reporting.CommandOutput(as_json))
 
 
 @app.command()
@@ -157,34 +142,34 @@ def count(
     by: Annotated[Names, Option(help="Slices, the same as for `score`. Repeatable.")] = None,
     memory: Annotated[float | None, Option(help="Gigabytes to aim at: the same for every part.")] = None,
 ) -> None:
-    """Count one part of the new files for a later `score`. Parts may run in parallel on any machine."""
+    """Count one part of a lake for a later `score`. Parts may run in parallel, on any machine."""
 
     def settings() -> Settings:
         return load_settings(lake, column, out, config=config, by=tuple(by or ()), memory=memory)
 
-    def work(_: bool) -> int:
-        with reporting.failures():
-            number, of = part_of(shard)
-            chosen = settings()
-            from scorelake import pipeline
-            from scorelake.publish.snapshot import Output
+    def work(_: bool) -> None:
+        number, of = part_of(shard)
+        chosen = settings()
+        from scorelake import pipeline
+        from scorelake.publish.snapshot import Output
 
-            with reporting.progress_bar() as progress:
-                partials = pipeline.count_part(lake, Output.at(out, chosen.storage), chosen, number, of, progress)
-            reporting.counted(partials, number, of)
-        return 0
+        with reporting.progress_bar() as progress:
+            partials = pipeline.count_part(lake, Output.at(out, chosen.storage), chosen, number, of, progress)
+        reporting.counted(partials, number, of)
 
     run_job(context.obj == GUARDED, work, settings, lake, out)
 
 
 @command
 def synth(
-    lake: Annotated[Path, Argument(help="A new or empty folder.")],
+    lake: Annotated[str, Argument(help="A new or empty folder.")],
     models: Annotated[int, Option(help="Number of models.")] = 5,
     problems: Annotated[int, Option(help="Number of problems.")] = 200,
     attempts: Annotated[int, Option(help="Largest number of attempts per model and problem.")] = 16,
     seed: Annotated[int, Option(help="Same seed, same lake.")] = 0,
-    layout: Annotated[Layout, Option(help="clustered: a folder per model; shuffled: by date.")] = Layout.clustered,
+    layout: Annotated[
+        Literal["clustered", "shuffled"], Option(help="clustered: a folder per model; shuffled: by date.")
+    ] = "clustered",
     subjects: Annotated[int, Option(help="Number of subjects, up to 10.")] = 5,
     ragged: Annotated[bool, Option(help="n varies between half of --attempts and all of it.")] = True,
     ungraded: Annotated[float, Option(help="Share of attempts without a verdict.")] = 0.01,
@@ -196,14 +181,13 @@ def synth(
     """Generate a realistic lake for experiments."""
     from scorelake import synth as maker
 
-    if str(lake).startswith(("s3:/", "gs:/", "az:/")):
-        raise UsageError("synth writes to a disk", where=str(lake), hint="make the lake here, then upload it")
-    shape = models, problems, attempts, seed, layout.value, subjects, ragged, ungraded, rewards, files, steps, costs
-    plan = maker.Plan(*shape)
-    total = maker.write(lake, plan)
+    if is_remote(lake):
+        raise UsageError("synth writes to a disk", where=lake, hint="make the lake here, then upload it")
+    shape = models, problems, attempts, seed, layout, subjects, ragged, ungraded, rewards, files, steps, costs
+    total = maker.write(Path(lake), maker.Plan(*shape))
     reporting.say(f"{total:,} attempts of {models} models on {problems:,} problems in {lake}")
     named = " --column step=step" * bool(steps) + " --measure cost_usd=cost" * costs
-    reporting.say(f"next: scorelake score {shlex.quote(str(lake))} --out out{named}")
+    reporting.say(f"next: scorelake score {shlex.quote(lake)} --out out{named}")
 
 
 def find_config(lake: str) -> Path | None:
@@ -246,13 +230,14 @@ def changed_settings(before: Settings, now: Settings) -> list[str]:
 
 
 def load_settings(
-    lake: str, column: Names, out: str, engine: EngineName = EngineName.local, **arguments: Any
+    lake: str, column: Names, out: str, engine: str = "local", quiet: bool = False, **arguments: Any
 ) -> Settings:
     """Return the settings of `score`. Polars reads its number of threads once, when it is loaded."""
     from scorelake.lake.description import described, mapped, measured, settings_for
 
+    say = (lambda text: None) if quiet else reporting.say
     if arguments.get("config") is None and (config := find_config(lake)):
-        reporting.say(f"using {config}")
+        say(f"using {config}")
         arguments["config"] = config
     arguments["measures"] = measured(arguments.get("measures") or ())
     settings = settings_for(lake, columns=mapped(column or ()), **arguments)
@@ -260,25 +245,30 @@ def load_settings(
     if before is not None and (changed := ", ".join(changed_settings(before, settings))):
         is_given = column or any(arguments.get(name) for name in ("config", "metrics", "by", "measures", "window"))
         if is_given or described(lake, settings.storage):
-            reporting.say(f"settings changed since the last run of {out}, which had {changed}")
+            say(f"settings changed since the last run of {out}, which had {changed}")
         else:
-            reporting.say(f"using the settings of the last run of {out}: {changed} (--config overrides them)")
+            say(f"using the settings of the last run of {out}: {changed} (--config overrides them)")
             settings = before.model_copy(update={"run": settings.run, "storage": settings.storage})
-    if settings.run.threads and engine is EngineName.local:
+    if settings.run.threads and engine == "local":
         os.environ["POLARS_MAX_THREADS"] = str(settings.run.threads)
     return settings
 
 
 def run_job(
     is_guarded: bool,
-    work: Callable[[bool], int],
+    work: Callable[[bool], None],
     settings: Callable[[], Settings],
     lake: str,
     out: str,
-    full: bool = False,
     output: reporting.CommandOutput | None = None,
+    full: bool = False,
 ) -> None:
     """Run a job here, or in a child process so that a file that crashes it can be found."""
+
+    def reported(full: bool) -> int:
+        with reporting.failures(output):
+            work(full)
+        return 0
 
     def quarantine() -> int:
         from scorelake import stages
@@ -288,10 +278,10 @@ def run_job(
         return stages.quarantine_crashing_files(lake, Output.at(out, chosen.storage), chosen, full)
 
     if not is_guarded:
-        work(full)
+        reported(full)
         return
     with reporting.failures(output):
-        code = guard.run_isolated(work, quarantine, full)
+        code = guard.run_isolated(reported, quarantine, full)
     raise typer.Exit(code)
 
 

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
 from scorelake import reporting
-from scorelake.cli.app import Names, Out, app, command
+from scorelake.cli.app import AsJson, Names, Out, command
 from scorelake.errors import UsageError
 from scorelake.text import escape_control_lines, escape_controls
 
 Metric = Annotated[str | None, Option(help="Metric to rank by. Default: pass@1, else avg@N.")]
-Format = StrEnum("Format", ["table", "csv", "json"])
-Form = StrEnum("Form", ["table", "csv", "json", "markdown"])
-Kind = StrEnum("Kind", ["csv", "parquet", "xlsx", "eee"])
-Undecided = StrEnum("Undecided", ["pass", "fail"])
-Naming = StrEnum("Naming", ["ids", "numbers", "none"])
 
 
 @command
@@ -43,7 +37,7 @@ def compare(
     reporting.data("\n\n".join(escape_control_lines(result.text()) for result in results))
 
 
-@app.command()
+@command
 def gate(
     out: Out,
     base: Annotated[str, Argument(help="The model to be held against.")],
@@ -54,33 +48,34 @@ def gate(
     protocol: Annotated[Names, Option(help="Only this protocol. Twice: of the base, and of the candidate.")] = None,
     run: Annotated[Names, Option(help="The run of the base (number or id). Twice: also of the candidate.")] = None,
     superiority: Annotated[bool, Option("--superiority", help="The candidate must be better.")] = False,
-    undecided: Annotated[Undecided | None, Option(help="Count undecided as this, instead of exit 7.")] = None,
+    undecided: Annotated[
+        Literal["pass", "fail"] | None, Option(help="Count undecided as this, instead of exit 7.")
+    ] = None,
     calibration: Annotated[bool, Option(help="Measure error rates on halves of the attempts.")] = True,
-    as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+    as_json: AsJson = False,
     junit: Annotated[Path | None, Option(help="Write JUnit XML to this file.")] = None,
     markdown: Annotated[Path | None, Option(help="Write a Markdown table to this file.")] = None,
 ) -> None:
-    """Decide whether a model is not worse than another: exit 0 pass, 3 fail, 7 undecided."""
-    with reporting.failures(reporting.CommandOutput(as_json)):
-        from scorelake.read import claim, gate, session
+    """Decide whether a model is not worse than another. Exit codes: 0 pass, 3 fail, 7 undecided."""
+    from scorelake.read import claim, gate, session
 
-        if superiority and margin is not None:
-            raise UsageError("--superiority and --margin exclude each other", hint="a better model has no margin")
-        fall = 0.0 if superiority else gate.MARGIN if margin is None else margin
-        pair = claim.PairRequest(base, candidate, metric, None, tuple(protocol or ()), tuple(run or ()))
-        with session.reading(out) as folder:
-            result = gate.decide(folder, out, pair, fall, benchmark or (), calibration)
-        verdict = undecided.value if undecided and result.verdict == "undecided" else result.verdict
-        code = {"pass": 0, "fail": 3, "undecided": 7}[verdict]
-        for path, text in ((junit, result.junit(undecided and undecided.value)), (markdown, result.markdown())):
-            if path:
-                path.write_text(text, encoding="utf-8")
-        document = {"status": result.verdict, "exit_code": code, **result.document()}
-        reporting.data(json.dumps(document) if as_json else escape_control_lines(result.text()))
-    raise typer.Exit(code)
+    if superiority and margin is not None:
+        raise UsageError("--superiority and --margin exclude each other", hint="a better model has no margin")
+    fall = 0.0 if superiority else gate.MARGIN if margin is None else margin
+    pair = claim.PairRequest(base, candidate, metric, None, tuple(protocol or ()), tuple(run or ()))
+    with session.reading(out) as folder:
+        result = gate.decide(folder, out, pair, fall, benchmark or (), calibration)
+    verdict = undecided if undecided and result.verdict == "undecided" else result.verdict
+    code = {"pass": 0, "fail": 3, "undecided": 7}[verdict]
+    for path, text in ((junit, result.junit(undecided)), (markdown, result.markdown())):
+        if path:
+            path.write_text(text, encoding="utf-8")
+    document = {"status": result.verdict, "exit_code": code, **result.document()}
+    reporting.data(json.dumps(document) if as_json else escape_control_lines(result.text()))
+    raise SystemExit(code)
 
 
-@app.command()
+@command
 def plan(
     out: Out,
     question: Annotated[str, Option(help='"A vs B" (two models), "top 1", or "half-width 0.02".')] = "top 1",
@@ -93,35 +88,34 @@ def plan(
         Path | None, Option(help="Write the attempts that are missing to this .csv, .jsonl or .parquet file.")
     ] = None,
     attempts: Annotated[int | None, Option(min=1, help="Attempts per problem of the work list.")] = None,
-    as_json: Annotated[bool, Option("--json", help="Print one JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Plan the problems and attempts that answer a question about pass@1."""
-    with reporting.failures(reporting.CommandOutput(as_json)):
-        from scorelake.read import plan as planning
-        from scorelake.read import session
+    """Plan problems and attempts that answer a question about pass@1."""
+    from scorelake.read import plan as planning
+    from scorelake.read import session
 
-        with session.reading(out) as folder:
-            needs = planning.plan(folder, out, question, benchmark, lift, cost_per_problem)
-            missing = planning.write_work_list(folder, work_list, attempts, benchmark) if work_list else 0
-        document = {"status": "planned", "exit_code": 0, "needs": planning.document(needs)}
-        text = "\n".join(escape_controls(need.text()) for need in needs)
-        text = text or "No other ranked model could be the first: no rank is open."
-        reporting.data(json.dumps(document) if as_json else text)
-        if work_list:
-            reporting.say(f"{missing:,} attempts are listed in {work_list}")
+    with session.reading(out) as folder:
+        needs = planning.plan(folder, out, question, benchmark, lift, cost_per_problem)
+        missing = planning.write_work_list(folder, work_list, attempts, benchmark) if work_list else 0
+    document = {"status": "planned", "exit_code": 0, "needs": planning.document(needs)}
+    text = "\n".join(escape_controls(need.text()) for need in needs)
+    text = text or "No other ranked model could be the first: no rank is open."
+    reporting.data(json.dumps(document) if as_json else text)
+    if work_list:
+        reporting.say(f"{missing:,} attempts are listed in {work_list}")
 
 
 @command
 def sql(
     out: Out,
     query: Annotated[str, Argument(help="Any SELECT over the tables and views.")],
-    format: Annotated[Format, Option(help="How to print the rows.")] = Format.table,  # noqa: A002
+    format: Annotated[Literal["table", "csv", "json"], Option(help="How to print the rows.")] = "table",  # noqa: A002
     spreadsheet: Annotated[bool, Option("--spreadsheet", help="CSV in which no cell can start a formula.")] = False,
 ) -> None:
-    """Run one query in a read-only session that cannot touch other files."""
-    if spreadsheet and format is Format.json:
+    """Run one SQL query. It can read nothing but this output, and change nothing."""
+    if spreadsheet and format == "json":
         raise UsageError("--spreadsheet is for CSV", hint="leave --format out")
-    as_table = format is Format.table and not spreadsheet
+    as_table = format == "table" and not spreadsheet
     from scorelake.read import session
 
     with session.reading(out) as folder:
@@ -132,7 +126,7 @@ def sql(
         show.print_rows(columns, rows[: session.MAX_ROWS])
         if len(rows) > session.MAX_ROWS:
             reporting.say(f"these are the first {session.MAX_ROWS:,} rows; --format csv prints them all")
-    elif format is Format.json:
+    elif format == "json":
         reporting.data(session.to_json(columns, rows))
     else:
         text = session.to_csv(columns, rows, spreadsheet)
@@ -144,7 +138,7 @@ def check(
     out: Out,
     lake: Annotated[str | None, Option(help="The lake, if it is no longer where the run found it.")] = None,
 ) -> None:
-    """Verify checksums and row accounting, and recount the lake independently in SQL."""
+    """Verify checksums and row accounting, and recount in SQL."""
     from scorelake.publish.snapshot import Output
     from scorelake.read import check as checking
 
@@ -153,7 +147,7 @@ def check(
 
 @command
 def gc(out: Out, keep: Annotated[int, Option(min=1, help="How many of the newest snapshots to keep.")] = 5) -> None:
-    """Remove old snapshots, and partial counts that no kept snapshot uses. History stays."""
+    """Remove old snapshots and partial counts. History stays."""
     from scorelake.publish import publication, snapshot
 
     with snapshot.Output.at(out).held() as output:
@@ -162,7 +156,7 @@ def gc(out: Out, keep: Annotated[int, Option(min=1, help="How many of the newest
 
 @command
 def runs(out: Out) -> None:
-    """List all published runs, the current one, and those that can be rolled back to."""
+    """List all published runs, and which can be rolled back to."""
     from scorelake.publish import runs as published_runs
     from scorelake.publish import snapshot
 
@@ -192,7 +186,9 @@ def show(
     top: Annotated[int | None, Option(min=1, help="Largest number of models per table.")] = None,
     series: Annotated[str | None, Option(help="Instead: the curve of this run over its steps.")] = None,
     measure: Annotated[str | None, Option(help="Instead: what attempts cost by this measure.")] = None,
-    format: Annotated[Form, Option(help="How to print it.")] = Form.table,  # noqa: A002
+    format: Annotated[  # noqa: A002
+        Literal["table", "csv", "json", "markdown"], Option(help="How to print it.")
+    ] = "table",
 ) -> None:
     """Print the leaderboard of one metric."""
     from scorelake.read import session, show
@@ -201,9 +197,9 @@ def show(
     with session.reading(out) as folder:
         if series or measure:
             what = show.show_series if series else show.show_measure
-            text = what(folder, series or measure or "", format.value)
+            text = what(folder, series or measure or "", format)
         else:
-            text = show.show_leaderboard(folder, metric, benchmark, column, top, format.value)
+            text = show.show_leaderboard(folder, metric, benchmark, column, top, format)
     if text is not None:
         typer.echo(text)
 
@@ -214,10 +210,12 @@ def page(
     html: Annotated[Path, Option(help="The file to write.")],
     metric: Metric = None,
     title: Annotated[str | None, Option(help="The heading. Default: the benchmarks.")] = None,
-    problems: Annotated[Naming, Option(help="Problems by id, by number, or none.")] = Naming.ids,
+    problems: Annotated[
+        Literal["ids", "numbers", "none"], Option(help="Problems by id, by number, or none.")
+    ] = "ids",
     top: Annotated[int, Option(min=1, help="Models shown at first; all are in the page.")] = 50,
 ) -> None:
-    """Write the leaderboard as one self-contained page, for mail, a phone or a projector."""
+    """Write the leaderboard as one self-contained HTML page."""
     from scorelake.page.build import build_page
     from scorelake.read.session import reading
     from scorelake.storage.disk import replace_text
@@ -226,7 +224,7 @@ def page(
         raise UsageError("is a folder", where=f"--html {html}", hint="give the file to write, such as page.html")
     _refuse_ours(out, html)
     with reading(out) as folder:
-        text = build_page(folder, metric, title, problems.value, top)
+        text = build_page(folder, metric, title, problems, top)
     replace_text(html, text)
     reporting.say(f"the page is in {html} ({len(text.encode()) / 1e6:.2f} MB)")
 
@@ -239,7 +237,7 @@ def report(
         str | None, Option(help="Address of the page. Default: OUT/leaderboard.html, if current.")
     ] = None,
 ) -> None:
-    """Print one page of Markdown for a pull request or a chat: verdict, top ten, movers, warnings."""
+    """Print a summary in Markdown, for a pull request or a chat."""
     from scorelake.read import report, session
 
     default_page = Path(out) / "leaderboard.html"
@@ -252,14 +250,16 @@ def report(
 def export(
     out: Out,
     directory: Annotated[Path, Argument(help="The folder to write to.")],
-    format: Annotated[Kind, Option(help="XLSX is one workbook; eee is Every Eval Ever.")] = Kind.csv,  # noqa: A002
+    format: Annotated[  # noqa: A002
+        Literal["csv", "parquet", "xlsx", "eee"], Option(help="XLSX is one workbook; eee is Every Eval Ever.")
+    ] = "csv",
 ) -> None:
-    """Write the tables as files for other programs, at full precision."""
+    """Write the tables as files for other programs."""
     from scorelake.read import export, session
 
     _refuse_ours(out, directory)
     with session.reading(out) as folder:
-        paths = export.write(folder, directory, format.value)
+        paths = export.write(folder, directory, format)
     reporting.say(f"wrote {', '.join(path.name for path in paths)} to {directory}")
 
 
@@ -270,7 +270,7 @@ def publish(
     schema: Annotated[str, Option(help="The schema of the tables.")] = "scorelake",
     tables: Annotated[Names, Option("--with", help="Copy this large view too, such as problem_scores.")] = None,
 ) -> None:
-    """Copy the tables to PostgreSQL; readers there see one complete run or the next."""
+    """Copy the tables to PostgreSQL, in one transaction."""
     from scorelake.read import postgres as database
     from scorelake.read import session
 

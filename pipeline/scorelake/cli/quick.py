@@ -9,10 +9,11 @@ import typer
 from typer import Argument, Option
 
 from scorelake import reporting
-from scorelake.cli.app import Names, app
-from scorelake.cli.lakes import CONFIG, GUARDED, find_config, load_settings, run_job, write_inferred_config
+from scorelake.cli.app import GUARDED, Names, app
+from scorelake.cli.lakes import CONFIG, find_config, load_settings, run_job, write_inferred_config
 from scorelake.errors import DataError, UsageError
 from scorelake.storage.disk import is_remote, replace_text
+from scorelake.text import plural
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,44 +34,41 @@ def quick(
     metric: Annotated[Names, Option(help="Which of several metrics counts. Or TASK=METRIC. Repeatable.")] = None,
     map: Annotated[Names, Option(help="Columns of any table, as for ingest. Repeatable.")] = None,  # noqa: A002
 ) -> None:
-    """Score logs, a table of attempts, or a lake, with columns inferred; print the leaderboard and write its page.
+    """Score logs, a table or a lake, and write the page.
 
-    Logs and tables become a lake in the folder OUT-lake first. The columns that were inferred are printed.
+    Inferred columns and the leaderboard are printed. Logs and tables become a lake in the folder OUT-lake first.
     """
     lake = str(sources[0]) if len(sources) == 1 and _is_lake(sources[0]) else f"{out.rstrip('/')}-lake"
+    output = reporting.CommandOutput(lake=lake, out=out)
 
     def settings() -> Settings:
         return load_settings(lake, None, out, config=_configure(lake, out))
 
-    def work(full: bool) -> int:
-        with reporting.failures(output := reporting.CommandOutput(lake=lake, out=out)):
-            if lake != sources[0]:
-                from scorelake.ingest.contract import IngestOptions
+    def work(full: bool) -> None:
+        if lake != sources[0]:
+            from scorelake.ingest.contract import IngestOptions
 
-                names = {"model": model, "benchmark": benchmark, "metric": metric or [], "map": map or []}
-                _make_lake(sources, lake, IngestOptions.parse(**names))
-            elif model or benchmark or metric or map:
-                what = "a lake names its models and columns; these options are for logs"
-                raise UsageError(what, where=lake, hint="name them in its config: scorelake init")
-            chosen = settings()
-            from scorelake import pipeline
-            from scorelake.page.build import build_page
-            from scorelake.read.session import reading
-            from scorelake.read.show import show_leaderboard
+            names = {"model": model, "benchmark": benchmark, "metric": metric, "map": map}
+            _make_lake(sources, lake, IngestOptions.parse(**names))
+        elif model or benchmark or metric or map:
+            what = "a lake names its models and columns; these options are for logs"
+            raise UsageError(what, where=lake, hint="name them in its config: scorelake init")
+        chosen = settings()
+        from scorelake import pipeline
+        from scorelake.page.build import build_page
+        from scorelake.read.session import reading
+        from scorelake.read.show import show_leaderboard
 
-            with reporting.progress_bar() as progress:
-                report = pipeline.run_score(lake, out, chosen, full=full, progress=progress)
-            output.done(report)
-            page = Path("leaderboard.html") if is_remote(out) else Path(out) / "leaderboard.html"
-            with reading(out) as folder:
-                show_leaderboard(folder)
-                replace_text(page, build_page(folder))
-            reporting.say(
-                f"The page is {page}. Next: scorelake show {out}, or open {out}/leaderboard.duckdb in DuckDB."
-            )
-        return 0
+        with reporting.progress_bar() as progress:
+            report = pipeline.run_score(lake, out, chosen, full=full, progress=progress)
+        output.done(report)
+        page = Path("leaderboard.html") if is_remote(out) else Path(out) / "leaderboard.html"
+        with reading(out) as folder:
+            show_leaderboard(folder)
+            replace_text(page, build_page(folder))
+        reporting.say(f"The page is {page}. Next: scorelake show {out}, or open {out}/leaderboard.duckdb in DuckDB.")
 
-    run_job(context.obj == GUARDED, work, settings, lake, out)
+    run_job(context.obj == GUARDED, work, settings, lake, out, output)
 
 
 def _is_lake(source: str) -> bool:
@@ -110,7 +108,7 @@ def _make_lake(sources: list[str], lake: str, options: IngestOptions) -> None:
     rows = _read_table(Path(sources[0]))
     Path(lake).mkdir(parents=True, exist_ok=True)
     rows.write_parquet(Path(lake) / "attempts.parquet")
-    reporting.say(f"read {rows.height:,} rows of {sources[0]} into {lake}")
+    reporting.say(f"read {plural(rows.height, 'row')} of {sources[0]} into {lake}")
 
 
 def _read_table(path: Path) -> pl.DataFrame:
@@ -152,8 +150,8 @@ def _configure(lake: str, out: str) -> Path | None:
     from scorelake import settings
     from scorelake.lake import description, infer
 
-    if (config := find_config(lake)) is not None or description.described(lake, settings.PATIENCE):
-        return config
+    if find_config(lake) is not None or description.described(lake, settings.PATIENCE):
+        return None  # `load_settings` finds and names it
     config = Path(CONFIG if is_remote(out) else f"{out.rstrip('/')}.toml")
     if config.is_file() and config.read_text().startswith(infer.config_head(lake)):
         reporting.say(f"using {config}, which was inferred from {lake} before; remove it to infer the columns again")
