@@ -210,6 +210,20 @@ def test_times_in_two_units_are_one_column(lake: Path, out: Path, apart: bool) -
     ]
 
 
+@pytest.mark.parametrize(
+    ("fails", "graded"), [("[]", 4), ('["I"]', 4), ('["I", ""]', 6)], ids=["pass", "pass and fail", "named"]
+)
+def test_an_empty_verdict_is_no_failure(lake: Path, out: Path, fails: str, graded: int) -> None:
+    """Unless the config names it. It was a failure, or rejected with `fail_values`."""
+    rows = attempts(model="m", problem_id=["p", "q", "r"], passed=["C", "", "I"])
+    put(lake, rows, "a.parquet")
+    put(lake, rows.with_columns(pl.col("passed").cast(pl.Categorical)), "b.parquet")
+    config = f'[columns]\npass_values = ["C"]\nfail_values = {fails}\n'
+    report = run(lake, out, config, metrics=["pass@1"])
+    assert (report.run["graded"], report.run["ungraded"], report.run["rejected"]) == (graded, 6 - graded, 0)
+    assert failed_checks(out) == []
+
+
 def test_null_names_are_rejected(lake: Path, tmp_path: Path) -> None:
     put(lake, attempts(model=["m", None], problem_id=["a", "a"], passed=[True, True]), "subject=x/0.parquet")
     put(lake, GOOD, "subject=__HIVE_DEFAULT_PARTITION__/0.parquet")

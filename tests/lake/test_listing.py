@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from conftest import expand, put
+from conftest import expand, put, run
 from scorelake.errors import LakeError
+from scorelake.lake.description import described
 from scorelake.lake.listing import listing
+from scorelake.settings import PATIENCE
 
 ONE = expand([("a", 2, 1)], model="m")
 
@@ -67,6 +69,23 @@ def test_links_into_a_hidden_cache_are_read(tmp_path: Path) -> None:
     found = listing(tmp_path)
     assert [file.path for file in found.files] == ["model=a/x.parquet", "model=b/x.parquet"]
     assert ("model=b/y.parquet", "the same file as model=b/x.parquet") in found.left_out
+
+
+def test_loops_of_links_pipes_and_devices_are_left_out(tmp_path: Path, out: Path) -> None:
+    """A pair of links to each other was a traceback, and opening a pipe waits for ever."""
+    put(tmp_path / "lake", ONE, "z.parquet")
+    for name, target in (("one", "two"), ("two", "one"), ("x.parquet", "x.parquet"), ("null.parquet", os.devnull)):
+        (tmp_path / "lake" / name).symlink_to(target)
+    os.mkfifo(tmp_path / "lake" / "pipe.parquet")
+    assert run(tmp_path / "lake", out, metrics=["pass@1"]).run["graded"] == 2
+    assert sorted(listing(tmp_path / "lake").left_out) == [
+        ("null.parquet", "no regular file"),
+        ("one", "no Parquet file by its name"),
+        ("pipe.parquet", "no regular file"),
+        ("two", "no Parquet file by its name"),
+        ("x.parquet", "a link to a missing file"),
+    ]
+    assert described(str(tmp_path / "lake"), PATIENCE) == {}
 
 
 def test_a_bracket_in_a_pattern_is_a_bracket(tmp_path: Path) -> None:

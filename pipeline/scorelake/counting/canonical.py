@@ -235,6 +235,8 @@ def _passed(key: str, names: Names, schema: Schema, bad: list[pl.Expr], wrong: l
         return column.cast(pl.Boolean)
     if (kind in _TEXTS and names.pass_values) or is_inverted:
         text = protocol_expr(pl.col(name)) if is_inverted else column.cast(pl.String)
+        if "" not in (*names.pass_values, *names.fail_values):  # an empty cell is no verdict
+            text = pl.when(text != "").then(text)
         if names.fail_values:
             bad.append(~text.is_in([*names.pass_values, *names.fail_values]))
         return text.is_in(names.pass_values)

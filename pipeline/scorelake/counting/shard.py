@@ -41,7 +41,7 @@ from scorelake.storage import parquet
 from scorelake.storage.disk import first_line
 from scorelake.storage.files import File, Shard
 
-FORMAT = 9
+FORMAT = 10
 """Raise when partials of an older version must not be added to new ones."""
 BYTES_PER_ROW = 200
 """Memory that the count query needs per row of a chunk, measured with scores and numbered attempts: 180."""

@@ -56,6 +56,7 @@ def _first_file(location: str) -> str:
     for folder, folders, names in os.walk(location):
         folders[:] = sorted(name for name in folders if not name.startswith(("_", ".")))
         files = [name for name in names if name.endswith(".parquet") and not name.startswith(("_", "."))]
+        files = [name for name in files if os.path.isfile(os.path.join(folder, name))]  # a pipe would wait
         if files:
             return os.path.join(folder, min(files))
     return ""

@@ -135,28 +135,34 @@ def _table(
 
 def _walk(root: Path, out: str | None, left_out: list[tuple[str, str]]) -> Iterator[Path]:
     """Yield the Parquet files below a folder; links are followed unless they lead to another place of the lake."""
-    inside, seen, folders = root.resolve(), {root.resolve()}, [root]
+    inside = os.path.realpath(root)
+    seen, folders = {inside}, [root]
     while folders:
         for entry in sorted(os.scandir(folders.pop()), key=lambda entry: entry.name):
-            path, is_folder = Path(entry.path), entry.is_dir()
+            path, is_link = Path(entry.path), entry.is_symlink()
+            # the methods of an entry need no call per file, but raise on links that lead to each other
+            is_folder = os.path.isdir(path) if is_link else entry.is_dir()
+            is_file = os.path.isfile(path) if is_link else entry.is_file()
             name = path.relative_to(root).as_posix() + "/" * is_folder
             refuse_table(name, str(root))
-            target = path.resolve() if entry.is_symlink() else path
+            real = os.path.realpath(path) if is_link or is_folder else ""
             if (reason := _why_no_file(name)) is not None:
                 left_out.append((name, reason))
-            elif entry.is_symlink() and not target.exists():
+            elif is_link and not os.path.exists(path):
                 left_out.append((name, "a link to a missing file"))
-            elif entry.is_symlink() and _is_listed(target, inside, is_folder):
+            elif is_link and _is_listed(real, inside, is_folder):
                 left_out.append((name, "a link to another place of this lake"))
-            elif not is_folder:
+            elif is_file:
                 yield path
-            elif str(real := path.resolve()) == out or is_marked(path):
+            elif not is_folder:  # opening a pipe would wait for a writer
+                left_out.append((name, "no regular file"))
+            elif real == out or is_marked(path):
                 left_out.append((name, "an output of scorelake"))
-            elif real not in seen and not inside.is_relative_to(real):
+            elif real in seen or f"{inside}/".startswith(f"{real}/"):
+                left_out.append((name, "a link to a folder that is read already"))
+            else:
                 seen.add(real)
                 folders.append(path)
-            else:
-                left_out.append((name, "a link to a folder that is read already"))
 
 
 def _why_no_file(path: str) -> str | None:
@@ -166,12 +172,10 @@ def _why_no_file(path: str) -> str | None:
     return None if path.lower().endswith((*SUFFIXES, "/")) else "no Parquet file by its name"
 
 
-def _is_listed(target: Path, root: Path, is_folder: bool) -> bool:
+def _is_listed(target: str, root: str, is_folder: bool) -> bool:
     """Return whether the target of a link is part of the lake by itself; caches keep files in hidden folders."""
-    if not target.is_relative_to(root):
-        return False
-    path = target.relative_to(root).as_posix() + "/" * is_folder
-    return target == root or _why_no_file(path) is None
+    inside = target.startswith(f"{root}/") and _why_no_file(target.removeprefix(f"{root}/") + "/" * is_folder) is None
+    return target == root or inside
 
 
 def _without_repeats(files: list[File], left_out: list[tuple[str, str]]) -> Iterator[File]:

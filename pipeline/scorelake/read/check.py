@@ -305,6 +305,7 @@ def _outcome(types: Mapping[str, str], text: str, settings: Settings, is_half: b
     if kind and (is_text or any(spelling in names.pass_values for spelling in spellings)):
         text = text if is_text else f"regexp_replace({text}, '[.]0$', '')"
         passes, fails = names.pass_values, names.fail_values
+        text = text if "" in (*passes, *fails) else f"nullif({text}, '')"
         valid, passing = (", ".join(map(text_literal, values)) for values in ((*passes, *fails), passes))
         invalid += [f"{text} NOT IN ({valid})"] * bool(fails)
         verdict = f"{text} IN ({passing})"
