@@ -171,10 +171,8 @@ def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
         return "none"
     kind = schema[names.answer]
     if settings.answers and not (kind.is_numeric() or kind in (*_TEXTS, pl.Boolean)):
-        wanted = (
-            'it must be a text, a number or a boolean; name another with [columns] answer = "...", or none with ""'
-        )
-        wrong.append(Misfit("answer", f"column {names.answer} is {kind}; to vote with, {wanted}"))
+        wanted = 'a text, a number or a boolean; name another with [columns] answer = "...", or none with ""'
+        wrong.append(Misfit("answer", f"column {names.answer} is {kind}; to vote with, it must be {wanted}"))
     return "counted" if settings.answers else "ignored"
 
 
@@ -235,8 +233,8 @@ def _passed(key: str, names: Names, schema: Schema, bad: list[pl.Expr], wrong: l
         return column.cast(pl.Boolean)
     if (kind in _TEXTS and names.pass_values) or is_inverted:
         text = protocol_expr(pl.col(name)) if is_inverted else column.cast(pl.String)
-        if "" not in (*names.pass_values, *names.fail_values):  # an empty cell is no verdict
-            text = pl.when(text != "").then(text)
+        if "" not in (*names.pass_values, *names.fail_values):
+            text = pl.when(text != "").then(text)  # an empty cell is no verdict
         if names.fail_values:
             bad.append(~text.is_in([*names.pass_values, *names.fail_values]))
         return text.is_in(names.pass_values)

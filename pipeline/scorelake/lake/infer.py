@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -23,22 +23,24 @@ MEASURES = {
     "tokens": "tokens",
 }
 """Words in names of columns that say what an attempt cost, and the kind of measure."""
+PROBLEM = ("benchmark", "subject", "problem_id")
 _OPTIONAL = ("benchmark", "subject", "score", "answer")
 _ROW_IDS = ("id", "uid", "idx", "index", "item", "instance")
 
 
 @dataclass(frozen=True)
 class ColumnChoice:
-    """The column for a setting, or None, and the reason."""
+    """The columns for a setting, of which several make a composite key, and the reason."""
 
-    column: str | None
+    names: tuple[str, ...]
     why: str
-    added: str | None = None
-    """A second column, which makes the key a composite one."""
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(name for name in (self.column, self.added) if name is not None)
+    def column(self) -> str | None:
+        return self.names[0] if self.names else None
+
+    def with_part(self, name: str, why: str) -> ColumnChoice:
+        return ColumnChoice((*self.names, name), f"{self.why}; {why}")
 
 
 @dataclass(frozen=True)
@@ -66,16 +68,17 @@ class InferredConfig:
     @property
     def missing(self) -> list[str]:
         """Required columns without a choice."""
-        chosen = {key for key, choice in self.columns.items() if choice.column is not None}
-        outcome = [] if chosen & {"passed", "score"} else ["passed"]
-        return [*(key for key in ("model", "problem_id") if key not in chosen), *outcome]
+        missing = [key for key in ("model", "problem_id") if not self.columns[key].names]
+        return [*missing, *["passed"] * (not _names(self.columns, "passed", "score"))]
 
 
 def infer_config(sample: LakeSample) -> InferredConfig:
     """Choose a column for each setting, in an order in which the clearest come first."""
     columns = list(sample.columns.values())
-    texts = [(each, each.distinct.to_list()) for each in columns if each.kind == "text"]
-    models = [each for each, names in texts if all(len(name) < 200 and MODELS.search(name) for name in names)]
+    texts = [each for each in columns if each.kind == "text"]
+    models = [
+        each for each in texts if all(len(text) < 200 and MODELS.search(text) for text in each.distinct.to_list())
+    ]
     verdicts = [each for each in columns if each.kind in ("boolean", "text") and _is_verdict(each)]
     verdicts = [each for each in verdicts if not each.is_setting]
     rules: dict[str, tuple[Callable[[Column], bool], str, Sequence[Column]]] = {
@@ -90,31 +93,59 @@ def infer_config(sample: LakeSample) -> InferredConfig:
     }
     chosen: dict[str, ColumnChoice] = {}
     for key, (fits, otherwise, by_value) in rules.items():
-        used = {name for choice in chosen.values() for name in choice.names}
-        free = [each for each in columns if each.name not in used]
+        free = [each for each in columns if each.name not in _names(chosen)]
         chosen[key] = _choose(key, free, fits, by_value, otherwise)
-        if key == "problem_id" and chosen[key].column is not None:
+        if key == "problem_id":
             chosen[key] = _with_item(chosen[key], sample, free)
-    chosen["problem_id"] = _with_set(chosen["problem_id"], sample, chosen)
+    chosen["problem_id"] = _with_set(chosen, sample)
     chosen = _with_points(chosen, sample)
     verdict = chosen["passed"].column
     words = _classify_verdicts(sample.columns[verdict]) if verdict else ((), (), ())
     inferred = _without_conflicts(sample, InferredConfig(chosen, *words, *_protocol_and_carry(sample, chosen)))
-    taken = {name for choice in inferred.columns.values() for name in choice.names}
-    taken |= {column.name for column in (*inferred.protocol, *inferred.carry)}
+    taken = {*_names(inferred.columns), *(column.name for column in (*inferred.protocol, *inferred.carry))}
     free = [each for each in columns if each.name not in taken and _is_reward(each)]
     words_and_columns = [(word, each) for each in free for word in reversed(words_of(each.name))]  # the first decides
     costs = {each.name: (each, MEASURES[word]) for word, each in words_and_columns if word in MEASURES}
-    unused = tuple(key for key in ("passed", "score") if chosen[key].column is None and key in sample.columns)
+    unused = tuple(key for key in ("passed", "score") if not chosen[key].names and key in sample.columns)
     return replace(inferred, measures=tuple(costs.values()), unused=unused, numbers=_numbers(sample.rows, inferred))
+
+
+def _names(chosen: Mapping[str, ColumnChoice], *keys: str) -> list[str]:
+    """Return the columns of some keys, by default of all."""
+    return [name for key in keys or chosen if key in chosen for name in chosen[key].names]
+
+
+def _with_item(choice: ColumnChoice, sample: LakeSample, free: Sequence[Column]) -> ColumnChoice:
+    """Add the item within its task: 400 samples of 2 tasks are 400 problems. A few samples per task are attempts."""
+    if choice.column is None or bare(choice.column) != "task":
+        return choice
+    aliases = [bare(alias) for alias in (*ALIASES["problem_id"], ALIASES["attempt"][0], "sample")]
+    items = [each for each in free if each.name != choice.column and bare(each.name) in aliases and _is_part(each)]
+    for item in sorted(items, key=lambda each: aliases.index(bare(each.name))):
+        per_task = sample.rows.group_by(choice.column).agg(pl.col(item.name).n_unique())[item.name].sort().to_list()
+        is_row_number = sample.rows[item.name].n_unique() == sample.rows.height
+        if per_task[0] > max(len(per_task), MIN_ITEMS) and not is_row_number:
+            return choice.with_part(item.name, f"each has {per_task[0]:,} or more values of {item.name}")
+    return choice
+
+
+def _with_set(chosen: dict[str, ColumnChoice], sample: LakeSample) -> ColumnChoice:
+    """Add the set of problems over which ids repeat: question 1 of two splits is two problems."""
+    choice, keys = chosen["problem_id"], _names(chosen, *PROBLEM)
+    for name, column in sample.columns.items() if len(choice.names) == 1 else ():
+        is_set = _is_part(column) and not SETS.isdisjoint(words_of(name)) and not column.is_setting
+        if is_set and name not in _names(chosen):
+            repeated = sample.rows.group_by(keys).agg(pl.col(name).n_unique()).filter(pl.col(name) > 1).height
+            if repeated:
+                return choice.with_part(name, f"{repeated:,} ids occur with several values of {name}")
+    return choice
 
 
 def _with_points(chosen: dict[str, ColumnChoice], sample: LakeSample) -> dict[str, ColumnChoice]:
     """Make the column of training steps, or of other checkpoints, a part of the model, which would pool them."""
-    used = {name for choice in chosen.values() for name in choice.names}
-    problem = [name for key in ("benchmark", "subject", "problem_id") for name in chosen[key].names]
+    model, problem = chosen["model"].names, _names(chosen, *PROBLEM)
     for name, column in sample.columns.items():
-        if name not in used and _is_part(column) and is_point(column, sample.rows, chosen["model"].names, problem):
+        if name not in _names(chosen) and _is_part(column) and is_point(column, sample.rows, model, problem):
             return _as_point(chosen, column, "most problems were tried at several of its values")
     return chosen
 
@@ -122,86 +153,83 @@ def _with_points(chosen: dict[str, ColumnChoice], sample: LakeSample) -> dict[st
 def _as_point(chosen: dict[str, ColumnChoice], column: Column, why: str) -> dict[str, ColumnChoice]:
     """Name a column as the step of its model if its values are numbers, else as a part of the model."""
     if column.kind == "integer" or (column.is_folder and column.distinct.str.contains(r"^\d+$").all()):
-        return chosen | {"step": ColumnChoice(column.name, f"by its name; {column.summary}; {why}")}
-    return chosen | {"model": replace(chosen["model"], why=f"{chosen['model'].why}; {why}", added=column.name)}
+        return chosen | {"step": ColumnChoice((column.name,), f"by its name; {column.summary}; {why}")}
+    return chosen | {"model": chosen["model"].with_part(column.name, why)}
 
 
 def _without_conflicts(sample: LakeSample, inferred: InferredConfig) -> InferredConfig:
     """Add the column under which no attempt has two verdicts; without one, rows are not identified by attempt."""
-    chosen, protocol = dict(inferred.columns), inferred.protocol
-    reasons: dict[str, str] = {}
-    named = ("benchmark", "subject", "model", "step", "problem_id", "attempt")
-    keys = [name for key in named if key in chosen for name in chosen[key].names]
-    keys += [column.name for column in protocol]
-    outcomes = [name for key in ("passed", "score") if (name := chosen[key].column)]
-    conflicts = sample.rows.head(0)
-    if chosen["problem_id"].column and chosen["attempt"].column and outcomes:
-        conflicts = _conflicts(sample.rows.drop_nulls(chosen["attempt"].column), keys, outcomes)
-    number = conflicts.select(keys).n_unique() if conflicts.height else 0
-    added = _separating_column(sample, conflicts, keys, outcomes, chosen["model"].column) if number else None
+    chosen, protocol, reasons = dict(inferred.columns), inferred.protocol, dict[str, str]()
+    keys = [*_names(chosen, *PROBLEM, "model", "step", "attempt"), *(column.name for column in protocol)]
+    outcomes, attempt = _names(chosen, "passed", "score"), chosen["attempt"].column
+    number, added = 0, None
+    if chosen["problem_id"].names and attempt and outcomes:
+        conflicts = _conflicts(sample.rows.drop_nulls(attempt), keys, outcomes)
+        if conflicts.height:
+            number = conflicts.select(keys).n_unique()
+            added = _separating_column(sample, conflicts, keys, outcomes, chosen["model"].column)
     if added is not None:
         reason = f"without {added.name}, {number:,} attempts have conflicting verdicts"
-        problem = chosen["problem_id"]
-        if not SETS.isdisjoint(words_of(added.name)) and _is_part(added) and problem.added is None:
-            chosen["problem_id"] = replace(problem, why=f"{problem.why}; {reason}", added=added.name)
-        elif chosen["model"].column is not None and _is_variant(added) and _is_part(added) and "step" not in chosen:
+        is_set = not SETS.isdisjoint(words_of(added.name))
+        if is_set and _is_part(added) and len(chosen["problem_id"].names) == 1:
+            chosen["problem_id"] = chosen["problem_id"].with_part(added.name, reason)
+        elif chosen["model"].names and _is_variant(added) and _is_part(added) and "step" not in chosen:
             chosen = _as_point(chosen, added, reason)
         else:
             protocol += (added,)
             reasons[added.name] = f"{reason}; if its values are sets of problems, name it as subject instead"
     elif number:
-        reason = f"not {chosen['attempt'].column}: {number:,} values have conflicting verdicts"
-        chosen["attempt"] = ColumnChoice(None, f"{reason}; is a run or checkpoint column missing?")
-    no_attempts = "attempt" in sample.columns and chosen["attempt"].column is None
+        reason = f"not {attempt}: {number:,} values have conflicting verdicts"
+        chosen["attempt"] = ColumnChoice((), f"{reason}; is a run or checkpoint column missing?")
+    no_attempts = "attempt" in sample.columns and not chosen["attempt"].names
     return replace(inferred, columns=chosen, protocol=protocol, reasons=reasons, no_attempts=no_attempts)
 
 
-def _with_item(choice: ColumnChoice, sample: LakeSample, free: Sequence[Column]) -> ColumnChoice:
-    """Add the item within its task: 400 samples of 2 tasks are 400 problems. A few samples per task are attempts."""
-    assert choice.column is not None
-    if bare(choice.column) != "task":
-        return choice
-    aliases = {bare(alias): i for i, alias in enumerate((*ALIASES["problem_id"], *ALIASES["attempt"][:1], "sample"))}
-    items = [each for each in free if each.name != choice.column and bare(each.name) in aliases and _is_part(each)]
-    for item in sorted(items, key=lambda each: aliases[bare(each.name)]):
-        per_task = sample.rows.group_by(choice.column).agg(pl.col(item.name).n_unique())[item.name].sort().to_list()
-        is_row_number = sample.rows[item.name].n_unique() == sample.rows.height
-        if per_task[0] > max(len(per_task), MIN_ITEMS) and not is_row_number:
-            why = f"{choice.why}; each has {per_task[0]:,} or more values of {item.name}"
-            return replace(choice, why=why, added=item.name)
-    return choice
+def _conflicts(rows: pl.DataFrame, keys: Sequence[str], outcomes: Sequence[str]) -> pl.DataFrame:
+    """Return the rows of attempts that occur with two different verdicts or scores."""
+    differ = (pl.col(name).drop_nulls().n_unique().over(keys) > 1 for name in outcomes)
+    return rows.filter(pl.any_horizontal(differ))
 
 
-def _with_set(choice: ColumnChoice, sample: LakeSample, chosen: dict[str, ColumnChoice]) -> ColumnChoice:
-    """Add the set of problems over which ids repeat: question 1 of two splits is two problems."""
-    used = {name for each in chosen.values() for name in each.names}
-    keys = [name for key in ("benchmark", "subject", "problem_id") for name in chosen[key].names]
-    for name, column in sample.columns.items():
-        if choice.column is None or choice.added is not None or name in used or not _is_part(column):
+def _separating_column(
+    sample: LakeSample, conflicts: pl.DataFrame, keys: Sequence[str], outcomes: Sequence[str], model: str | None
+) -> Column | None:
+    """Return a column under which no attempt has two outcomes: by name a checkpoint, else by its values.
+
+    An answer or the length of a text also differs where outcomes do. A checkpoint has one row per attempt and value,
+    and the same values in most attempts of a model.
+    """
+    attempt_names = {bare(alias) for alias in ALIASES["attempt"]}  # seeds and runs are attempts
+    names = [name for name in sample.columns if name not in (*keys, *outcomes) and bare(name) not in attempt_names]
+    free = [sample.columns[name] for name in names if PROVENANCE.isdisjoint(words_of(name))]
+    models = [] if model is None else [model]
+    for column in sorted(free, key=lambda each: not _is_variant(each)):
+        separated = [*keys, column.name]
+        if column.kind in ("empty", "other") or _conflicts(conflicts, separated, outcomes).height:
             continue
-        if not SETS.isdisjoint(words_of(name)) and not column.is_setting:
-            repeated = sample.rows.group_by(keys).agg(pl.col(name).n_unique()).filter(pl.col(name) > 1).height
-            if repeated:
-                why = f"{choice.why}; {repeated:,} ids occur with several values of {name}"
-                return replace(choice, why=why, added=name)
-    return choice
+        attempts = conflicts.select(separated).with_columns(
+            total=pl.struct(keys).n_unique().over(models or pl.lit(1))
+        )
+        shares = attempts.group_by(*models, column.name).agg(pl.len() / pl.col("total").first())["len"]
+        is_shared = 2 * (shares >= 0.5).sum() >= shares.len()
+        if _is_variant(column) or (is_shared and not attempts.is_duplicated().any()):
+            return column
+    return None
 
 
 def _numbers(rows: pl.DataFrame, inferred: InferredConfig) -> str:
     """Return what the settings make of the rows, so that a wrong guess is visible."""
-    named = ("benchmark", "subject", "problem_id", "model", "step")
-    keys = {key: list(inferred.columns[key].names) if key in inferred.columns else [] for key in named}
     if inferred.missing:
         return ""
-    problem = [*keys["benchmark"], *keys["subject"], *keys["problem_id"]]
-    attempt = [*problem, *keys["model"], *keys["step"], *(each.name for each in inferred.protocol)]
+    model, problem, step = (_names(inferred.columns, *keys) for keys in (("model",), PROBLEM, ("step",)))
+    attempt = [*problem, *model, *step, *(each.name for each in inferred.protocol)]
     sizes = rows.group_by(attempt).len()["len"].unique().sort().to_list()
-    models, problems = (rows.select(names).n_unique() for names in (keys["model"], problem))
     each = " to ".join(f"{size:,d}" for size in sizes[:: max(1, len(sizes) - 1)])
-    steps = [plural(rows[name].n_unique(), "step") for name in keys["step"]]
-    per = f"{each} row{'s' * (each != '1')} per model{', step' * bool(steps)} and problem"
+    steps = [plural(rows[name].n_unique(), "step") for name in step]
+    per = f"{each} row{'s' * (each != '1')} per model{', step' * bool(step)} and problem"
+    models, problems = rows.select(model).n_unique(), rows.select(problem).n_unique()
     parts = [plural(models, "model"), *steps, plural(problems, "problem"), per]
-    if (name := inferred.columns["passed"].column) is not None:
+    for name in _names(inferred.columns, "passed"):
         number = pl.Int64 if rows[name].dtype.is_numeric() else pl.String
         verdict = rows[name].cast(number).cast(pl.String).drop_nulls()
         passed = verdict.is_in(list(inferred.pass_values) or ["1", "true"]).sum()
@@ -213,31 +241,25 @@ def _choose(
     key: str, free: list[Column], fits: Callable[[Column], bool], by_value: Sequence[Column], otherwise: str
 ) -> ColumnChoice:
     """Choose by name, ours or one that other tools use, else by values if only one column qualifies."""
-    other_names = ("score", "reward") if key == "passed" else ()
-    for alias in (key, *ALIASES[key], *other_names):
-        for column in free:
-            if bare(column.name) == bare(alias) and fits(column):
-                return ColumnChoice(column.name, f"by its name; {column.summary}")
+    aliases = {alias: [each for each in free if bare(each.name) == bare(alias)] for alias in (key, *ALIASES[key])}
     rewards = {bare(alias) for alias in ("score", *ALIASES["score"])}
+    if key == "passed":
+        aliases |= {alias: [each for each in free if bare(each.name) == alias] for alias in ("score", "reward")}
+    for column in (each for columns in aliases.values() for each in columns if fits(each)):
+        return ColumnChoice((column.name,), f"by its name; {column.summary}")
     if key == "passed" and not any(bare(each.name) in rewards and _is_reward(each) for each in free):
-        for column in free:
-            if means_failure(column.name) and fits(column):
-                return ColumnChoice(column.name, f"its name means failure, so it is inverted; {column.summary}")
+        for column in (each for each in free if means_failure(each.name) and fits(each)):
+            return ColumnChoice((column.name,), f"its name means failure, so it is inverted; {column.summary}")
     matches = [column for column in by_value if column in free and not means_failure(column.name)]
     if len(matches) == 1:
-        return ColumnChoice(matches[0].name, f"by its values; {matches[0].summary}")
-    return ColumnChoice(None, _explain_mismatch(key, free, otherwise))
-
-
-def _explain_mismatch(key: str, free: list[Column], otherwise: str) -> str:
-    """Explain why a column with the right name was not chosen."""
+        return ColumnChoice((matches[0].name,), f"by its values; {matches[0].summary}")
     names = {bare(alias) for alias in (key, *ALIASES[key][:6])} if key not in _OPTIONAL else set()
-    for column in (each for each in free if bare(each.name) in names):
+    for column in (each for each in free if bare(each.name) in names):  # why it was not chosen
         reason = ", which is no verdict" if key == "passed" else " of a type that does not fit"
         if key != "passed" and column.kind == "number" and (column.distinct == column.distinct.round()).all():
             reason = ": its numbers are whole, write them as integers"
-        return f"{otherwise}; {column.name} is {column.summary}{reason}"
-    return otherwise
+        return ColumnChoice((), f"{otherwise}; {column.name} is {column.summary}{reason}")
+    return ColumnChoice((), otherwise)
 
 
 def _is_name(column: Column) -> bool:
@@ -275,46 +297,12 @@ def _classify_verdicts(column: Column) -> tuple[tuple[str, ...], tuple[str, ...]
     if column.kind != "text":
         no, yes = ("false", "true") if column.kind == "boolean" else ("0", "1")
         return ((no,), (yes,), ()) if is_inverted else ((), (), ())
-    words = {text: text.strip().casefold() for text in column.distinct.to_list()}
-    passes, fails = set[str](), set[str]()
-    for text, word in words.items():
-        if word in PASSES | FAILS:
-            (passes if (word in PASSES) != (is_inverted and word in EITHER) else fails).add(text)
-    known = {*passes, *fails}
-    return tuple(sorted(passes)), tuple(sorted(fails)), tuple(text for text in words if text not in known)
-
-
-def _conflicts(rows: pl.DataFrame, keys: Sequence[str], outcomes: Sequence[str]) -> pl.DataFrame:
-    """Return the rows of attempts that occur with two different verdicts or scores."""
-    differ = (pl.col(name).drop_nulls().n_unique().over(keys) > 1 for name in outcomes)
-    return rows.filter(pl.any_horizontal(differ))
-
-
-def _separating_column(
-    sample: LakeSample, conflicts: pl.DataFrame, keys: Sequence[str], outcomes: Sequence[str], model: str | None
-) -> Column | None:
-    """Return a column under which no attempt has two outcomes: by name a checkpoint, else by its values.
-
-    An answer or the length of a text also differs where outcomes do. A checkpoint has one row per attempt and value,
-    and the same values in most attempts of a model.
-    """
-    attempt_names = {bare(alias) for alias in ALIASES["attempt"]}  # seeds and runs are attempts
-    names = [name for name in sample.columns if name not in (*keys, *outcomes) and bare(name) not in attempt_names]
-    free = [sample.columns[name] for name in names if PROVENANCE.isdisjoint(words_of(name))]
-    free = [each for each in free if each.kind not in ("empty", "other")]
-    models = [] if model is None else [model]
-    for column in sorted(free, key=lambda each: not _is_variant(each)):
-        separated = [*keys, column.name]
-        if _conflicts(conflicts, separated, outcomes).height:
-            continue
-        attempts = conflicts.select(separated).with_columns(
-            total=pl.struct(keys).n_unique().over(models or pl.lit(1))
-        )
-        shares = attempts.group_by(*models, column.name).agg(pl.len() / pl.col("total").first())["len"]
-        is_shared = 2 * shares.filter(shares >= 0.5).len() >= shares.len()
-        if _is_variant(column) or (is_shared and not attempts.is_duplicated().any()):
-            return column
-    return None
+    passes, fails, unknown = list[str](), list[str](), list[str]()
+    for text in column.distinct.to_list():
+        word = text.strip().casefold()
+        is_pass = (word in PASSES) != (is_inverted and word in EITHER)
+        (unknown if word not in PASSES | FAILS else passes if is_pass else fails).append(text)
+    return tuple(passes), tuple(fails), tuple(unknown)
 
 
 def _is_variant(column: Column) -> bool:
@@ -332,9 +320,8 @@ def _protocol_and_carry(
     sample: LakeSample, chosen: dict[str, ColumnChoice]
 ) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
     """Return the columns of the protocol, and those with one value per problem that are worth keeping."""
-    used = {name for choice in chosen.values() for name in choice.names}
+    used, problem = _names(chosen), _names(chosen, *PROBLEM)
     free = [each for name, each in sample.columns.items() if name not in used and each.kind not in ("empty", "other")]
-    problem = [name for key in ("benchmark", "subject", "problem_id") for name in chosen[key].names]
 
     def is_constant(name: str) -> bool:
         return not problem or sample.rows.group_by(problem).agg(pl.col(name).n_unique())[name].max() == 1
@@ -357,8 +344,8 @@ def config_text(inferred: InferredConfig, lake: str) -> str:
     numbers = [f"# These rows are {inferred.numbers}."] if inferred.numbers else []
     lines = [config_head(lake).rstrip(), *numbers, "", "[columns]"]
     for key, choice in inferred.columns.items():
-        if choice.column is not None:
-            names = toml_text(choice.column) if choice.added is None else _list(choice.names)
+        if choice.names:
+            names = toml_text(choice.names[0]) if len(choice.names) == 1 else _list(choice.names)
             lines.append(_line(f"{key} = {names}", choice.why))
         elif key in inferred.unused and not inferred.missing:
             lines.append(_line(f'{key} = ""', f"column {key} is not used: {choice.why}"))
@@ -381,7 +368,7 @@ def config_text(inferred: InferredConfig, lake: str) -> str:
         lines += ["", "[measures]", *(_line(text, f"by its name; {each.summary}") for text, each in settings)]
     if inferred.no_attempts:
         lines += ["", "[duplicates]", _line('policy = "off"', "attempt does not identify attempts, see above")]
-    if inferred.columns["passed"].column is None and inferred.columns["score"].column is not None:
+    if not inferred.columns["passed"].names and inferred.columns["score"].names:
         why = "scores from here on pass; without a threshold there is no pass@k"
         lines += ["", "[policy]", _line("# pass_threshold = 0.5", why)]
     return "\n".join(lines) + "\n"
