@@ -131,7 +131,9 @@ def with_window(location: str | Path, out: Output, settings: Settings) -> Settin
     lake = listing(location, settings.storage, settings.lake.exclude, out.name)
     with (
         TemporaryDirectory() as folder,
-        local_copy(Shard(lake.root, tuple(lake.files)), Path(folder) / "lake", settings, (column,)) as here,
+        local_copy(
+            Shard(lake.root, tuple(lake.files)), Path(folder) / "lake", settings, (column,).__contains__
+        ) as here,
     ):
         values = parallel_map(lambda file: newest(here, file, column), here.files)
     window = window.model_copy(update={"since": first_inside(values, window.last)})

@@ -71,7 +71,10 @@ def refuse_misfits(root: str, files: Sequence[File], settings: Settings, where: 
 
     def check(files: Sequence[File], every_file: bool) -> ScorelakeError | None:
         shard = Shard(root, tuple(files))
-        with TemporaryDirectory() as folder, local_copy(shard, Path(folder) / "lake", settings, columns=()) as here:
+        with (
+            TemporaryDirectory() as folder,
+            local_copy(shard, Path(folder) / "lake", settings, lambda _: False) as here,
+        ):
             reasons = parallel_map(lambda file: (file.name, counting.unfit(here, file, settings)), here.files)
             return refusal(reasons, settings, where, every_file)
 

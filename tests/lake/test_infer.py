@@ -80,7 +80,7 @@ def test_what_is_taken_for_what(tmp_path: Path, columns: dict[str, Any], expecte
 
 
 def test_verdicts_in_words(tmp_path: Path) -> None:
-    put(tmp_path, foreign(correct=["C", "Incorrect", "maybe"] * 12))
+    put(tmp_path, foreign(correct=["C", "Incorrect", "maybe", ""] * 9))
     inferred = infer(tmp_path)
     assert (inferred.pass_values, inferred.fail_values, inferred.unknown) == (("C",), ("Incorrect",), ("maybe",))
     text = config_text(inferred, "lake")

@@ -19,15 +19,7 @@ from scorelake.storage.disk import check_location, read_bytes
 
 NAME, VERSION = "_scorelake.json", 1
 _KINDS = get_args(Measure.model_fields["kind"].annotation)
-_TYPES = {
-    "version": int,
-    "protocol": list,
-    "carry": list,
-    "columns": dict,
-    "files": list,
-    "sources": dict,
-    "measures": dict,
-}
+_LISTS, _TABLES = ("protocol", "carry", "files"), ("columns", "sources", "measures")
 _COLUMNS = (*NAMING, "pass_values", "fail_values")
 Config: TypeAlias = str | Path | Mapping[str, Any]
 Columns: TypeAlias = Mapping[str, str | Sequence[str]]
@@ -100,11 +92,11 @@ def load_description(location: str, storage: Storage) -> dict[str, Any]:
     if content.get("version") != VERSION:
         what = f"has version {content.get('version')!r}, but this scorelake reads version {VERSION}"
         raise DataError(what, where=where, hint="use the scorelake that wrote it, or ingest again with this one")
+    types = {"version": int} | dict.fromkeys(_LISTS, list) | dict.fromkeys(_TABLES, dict)
     for key, value in content.items():
-        if key not in _TYPES or not isinstance(value, _TYPES[key]):
+        if not isinstance(value, types.get(key, ())):
             raise _invalid(f"{key} is unknown or has the wrong type", where)
-    unknown = sorted(set(content.get("columns", {})) - set(_COLUMNS))
-    if unknown:
+    if unknown := sorted(set(content.get("columns", {})) - set(_COLUMNS)):
         raise _invalid(f"columns has unknown keys: {', '.join(unknown)}", where)
     return content
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -25,21 +25,21 @@ _MARGIN_BYTES = 128
 
 @contextmanager
 def local_copy(
-    shard: Shard, folder: Path, settings: Settings, columns: Container[str] | None = None
+    shard: Shard, folder: Path, settings: Settings, is_wanted: Callable[[str], bool] | None = None
 ) -> Iterator[Shard]:
-    """Yield the shard with its files on a disk; copies have `columns`, by default those that the counts depend on."""
+    """Yield the shard with its files on a disk; copies have the wanted columns, by default those that are counted."""
     if not is_remote(shard.root):
         yield shard
         return
     with storage_errors(folder):
-        _fetch(shard, folder, settings, settings.used if columns is None else columns)
+        _fetch(shard, folder, settings, is_wanted or settings.used.__contains__)
     try:
         yield replace(shard, root=str(folder))
     finally:
         shutil.rmtree(folder)
 
 
-def _fetch(shard: Shard, folder: Path, settings: Settings, columns: Container[str]) -> None:
+def _fetch(shard: Shard, folder: Path, settings: Settings, is_wanted: Callable[[str], bool]) -> None:
     from scorelake.storage.objects import ChangedError, Object, Objects, allocate  # noqa: PLC0415
 
     store = Objects(shard.root, settings.storage)
@@ -53,7 +53,7 @@ def _fetch(shard: Shard, folder: Path, settings: Settings, columns: Container[st
         store.copy((each, path, start.get(each, 0), each.size) for each, path in copies)
         store.copy((each, path, _footer_start(path, each.size), start[each]) for each, path in large)
         files = {file.path: file for file in shard.files}
-        store.copy((each, path, *span) for each, path in large for span in _spans(path, files[each.key], columns))
+        store.copy((each, path, *span) for each, path in large for span in _spans(path, files[each.key], is_wanted))
     except ChangedError as error:
         what, name = "the file changed or vanished while the lake was read", str(error.where)
         hint = "run again; if the error remains, the key of the object may end in a slash: rename it"
@@ -83,12 +83,12 @@ def _footer_start(path: Path, size: int) -> int:
     return start if 0 < start < tail else tail
 
 
-def _spans(path: Path, file: File, columns: Container[str]) -> list[tuple[int, int]]:
+def _spans(path: Path, file: File, is_wanted: Callable[[str], bool]) -> list[tuple[int, int]]:
     """Return the byte ranges of columns; all of a file whose footer is damaged, so that the reader reports it."""
     try:
         metadata = parquet.footer(str(path))
         stored = file.stored_names(metadata.schema.to_arrow_schema()).items()
-        spans = sorted(parquet.spans(metadata, {there for name, there in stored if name in columns}))
+        spans = sorted(parquet.spans(metadata, {there for name, there in stored if is_wanted(name)}))
     except Exception:
         spans = [(0, file.size)]
     joined: list[tuple[int, int]] = []

@@ -16,7 +16,7 @@ from scorelake.lake.description import load_description
 from scorelake.lake.tables import current_files
 from scorelake.settings import PATIENCE, Storage
 from scorelake.storage.disk import MARK, is_marked, is_remote, read_bytes
-from scorelake.storage.files import File, stat
+from scorelake.storage.files import File, printable, stat
 
 if TYPE_CHECKING:
     from scorelake.storage.objects import Object
@@ -43,8 +43,8 @@ class LakeListing:
     def describe_left_out(self) -> list[str]:
         """Return a line for each reason, with the number of files and the first of them."""
         names = dict[str, list[str]]()
-        for name, reason in (*self.left_out, *((path, "matches [lake] exclude") for path in self.excluded)):
-            names.setdefault(reason, []).append(name)
+        for path, reason in (*self.left_out, *((path, "matches [lake] exclude") for path in self.excluded)):
+            names.setdefault(reason, []).append(printable(path))
         return [
             f"left out {len(each):,} ({reason}): {', '.join(each[:3])}{', ...' * (len(each) > 3)}"
             for reason, each in names.items()
@@ -81,16 +81,15 @@ def _in_force(lake: LakeListing, named: list[str] | None) -> LakeListing:
     """Leave out files that the description does not name: `ingest` replaced them, or was killed."""
     if named is None:
         return lake
-    in_force = {*named}
-    files = tuple(file for file in lake.files if file.path in in_force)
-    missing = sorted(in_force - {file.path for file in files})
-    if missing:
+    in_force, listed = {*named}, {file.path for file in lake.files}
+    if missing := sorted(in_force - listed):
         what = f"{len(missing):,} files that ingest wrote are missing, such as {missing[0]}"
         raise DataError(what, where=lake.root, hint="run the same ingest again, or copy the lake again")
     reason = "not named in _scorelake.json: ingest did not write it, or replaced it"
-    others = sorted({file.path for file in lake.files} - in_force)
-    foreign = (each for each in lake.left_out if each[0] not in ("_scorelake.json", "_ingest/"))
-    return replace(lake, files=files, left_out=(*foreign, *((path, reason) for path in others)))
+    left_out = [each for each in lake.left_out if each[0] not in ("_scorelake.json", "_ingest/")]
+    left_out += [(path, reason) for path in sorted(listed - in_force)]
+    files = tuple(file for file in lake.files if file.path in in_force)
+    return replace(lake, files=files, left_out=tuple(left_out))
 
 
 def refuse_inside(location: str | Path, out: str | Path) -> None:

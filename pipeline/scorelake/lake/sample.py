@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,19 +34,6 @@ MAX_SETTINGS = 50
 """A column with more values is no setting, whatever its name."""
 _EXAMPLES, _LENGTH = 4, 30
 _KINDS = {"boolean": "booleans", "integer": "whole numbers", "number": "numbers", "text": "texts"}
-
-
-@dataclass(frozen=True)
-class Names:
-    """A container of the column names for which a function is true; by default of all."""
-
-    includes: Callable[[str], bool] = lambda _: True
-
-    def __contains__(self, name: object) -> bool:
-        return self.includes(str(name))
-
-
-ALL = Names()
 
 
 @dataclass(frozen=True)
@@ -102,16 +89,20 @@ class LakeSample:
 
 
 def sample_lake(
-    lake: LakeListing, settings: Settings, names: Container[str] = ALL, files: int = FILES, rows: int = ROWS
+    lake: LakeListing,
+    settings: Settings,
+    is_wanted: Callable[[str], bool] = lambda _: True,
+    files: int = FILES,
+    rows: int = ROWS,
 ) -> LakeSample:
-    """Read some rows of some files; skip files that cannot be read, unless none can."""
+    """Read some rows and the wanted columns of some files; skip files that cannot be read, unless none can."""
     shard = Shard(lake.root, tuple(_choose_files(lake, files)))
     types: dict[str, str] = {}
     frames, reason = list[pl.DataFrame](), "no rows"
-    with TemporaryDirectory() as folder, local_copy(shard, Path(folder) / "lake", settings, names) as copy:
+    with TemporaryDirectory() as folder, local_copy(shard, Path(folder) / "lake", settings, is_wanted) as copy:
         for file in copy.files:
             try:
-                frames += list(_read(Path(copy.root) / file.path, file, types, names, rows))
+                frames += list(_read(Path(copy.root) / file.path, file, types, is_wanted, rows))
             except _UNREADABLE as error:
                 trouble = parquet.machine_trouble(error)
                 if trouble is not None:
@@ -119,7 +110,7 @@ def sample_lake(
                 reason = f"{file.path}: {first_line(error)}"
     if not frames:
         raise DataError(f"none of {len(shard.files):,} files has rows that can be read ({reason})", where=lake.root)
-    joined = _concat(frames)
+    joined = _without_empty_texts(_concat(frames))
     columns = {
         each.name: Column(each.name, types.get(each.name, "text"), each, each.name not in types) for each in joined
     }
@@ -128,9 +119,8 @@ def sample_lake(
 
 def sample_frame(rows: pl.DataFrame) -> LakeSample:
     """Return the rows of a data frame as a sample."""
-    flat = rows.select(~(cs.nested() | cs.object() | cs.binary())).with_columns(
-        (cs.categorical() | cs.enum()).cast(pl.String)
-    )
+    texts = rows.with_columns((cs.categorical() | cs.enum()).cast(pl.String))
+    flat = _without_empty_texts(texts.select(~(cs.nested() | cs.object() | cs.binary())))
     return LakeSample(1, 1, flat, {name: Column(name, str(flat[name].dtype), flat[name]) for name in flat.columns})
 
 
@@ -144,14 +134,16 @@ def _choose_files(lake: LakeListing, number: int) -> Sequence[File]:
     return sorted(random.Random(0).sample(lake.files, min(number, len(lake.files))))
 
 
-def _read(path: Path, file: File, types: dict[str, str], wanted: Container[str], rows: int) -> Iterator[pl.DataFrame]:
+def _read(
+    path: Path, file: File, types: dict[str, str], is_wanted: Callable[[str], bool], rows: int
+) -> Iterator[pl.DataFrame]:
     """Yield rows of some row groups, and add the types of new columns."""
     metadata = parquet.footer(str(path))
     schema = metadata.schema.to_arrow_schema()
     stored = file.stored_names(schema)
     schema = parquet.renamed(schema, stored)
     types |= {field.name: str(field.type) for field in schema if field.name not in types}
-    names = [field.name for field in schema if field.name in wanted and not pa.types.is_nested(field.type)]
+    names = [field.name for field in schema if is_wanted(field.name) and not pa.types.is_nested(field.type)]
     groups = [i for i in range(metadata.num_row_groups) if metadata.row_group(i).num_rows]
     for group in groups[:: max(1, len(groups) // GROUPS)][:GROUPS]:
         batch = next(parquet.batches(str(path), metadata, [group], names, stored, rows))
@@ -181,6 +173,10 @@ def _concat(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(even, how="diagonal_relaxed")
 
 
+def _without_empty_texts(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(cs.string().replace("", None))
+
+
 def is_point(column: Column, rows: pl.DataFrame, model: Sequence[str], problem: Sequence[str]) -> bool:
     """Return whether values are points of a training run: a name as for them, and most problems tried at most."""
     if POINTS.isdisjoint(words_of(column.name)) or not model or not problem or len(column.distinct) < 2:
@@ -206,12 +202,12 @@ def pooled_in_lake(lake: LakeListing, settings: Settings, quarantine: Sequence[t
 
     files = FILES if is_remote(lake.root) else MAX_FILES
     try:
-        rows = sample_lake(lake, settings, Names(is_unused), files, MAX_ROWS).rows
+        rows = sample_lake(lake, settings, is_unused, files, MAX_ROWS).rows
         names = {name for name in rows.columns if is_unused(name) and rows[name].n_unique() > 1}
         if not names:
             return []
         names |= {part for key in COMPOSITE for part in settings.columns.parts(key)}
-        return pooled_settings(sample_lake(lake, settings, names, files, MAX_ROWS).rows, settings)
+        return pooled_settings(sample_lake(lake, settings, names.__contains__, files, MAX_ROWS).rows, settings)
     except DataError:  # counting reports what is wrong with the files
         return []
 

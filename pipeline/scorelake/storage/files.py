@@ -20,6 +20,10 @@ from numpy.typing import NDArray
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
+class BadNameError(UnicodeError):
+    """The names of a file or its folders cannot be read."""
+
+
 @dataclass(frozen=True, order=True)
 class File:
     """One Parquet file as it was listed."""
@@ -38,8 +42,8 @@ class File:
 
     @property
     def name(self) -> str:
-        """The path for messages and tables: bytes that are not UTF-8 are escaped."""
-        return os.fsencode(self.path).decode("utf-8", "backslashreplace")
+        """The path for messages and tables."""
+        return printable(self.path)
 
     def stored_names(self, schema: pa.Schema) -> dict[str, str]:
         """Return the columns of the lake that this file has, with their names in the file.
@@ -61,7 +65,7 @@ class File:
     def constant_columns(self, stored: Container[str]) -> dict[str, str | None]:
         """Return columns with one value for all rows, which are not `stored`: by Hive folders, or by the table."""
         if self.name != self.path:
-            raise UnicodeError("the file name is not UTF-8; rename it")
+            raise BadNameError("the file name is not UTF-8; rename it")
         if not self.table:
             return self.hive
         return {name: value for name, value in json.loads(self.table)["values"].items() if name not in stored}
@@ -76,8 +80,13 @@ class File:
     @property
     def hive(self) -> dict[str, str | None]:
         """Partition values from the folder names, as strings; None for the Hive default partition."""
-        folders = [part.split("=", 1) for part in self.path.split("/")[:-1] if "=" in part]
-        return {_unquote(key): None if value == HIVE_NULL else _unquote(value) for key, value in folders}
+        folders = [part.split("=", 1) for part in self.path.split("/")[:-1] if part.find("=") > 0]
+        pairs = [(_unquote(key), None if value == HIVE_NULL else _unquote(value)) for key, value in folders]
+        values = dict(pairs)
+        for key, value in pairs:
+            if values[key] != value:
+                raise BadNameError(f"two of its folders give {key}; rename one")
+        return values
 
 
 def table_columns(
@@ -105,6 +114,11 @@ def _text(value: Any) -> str | None:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
+def printable(path: str) -> str:
+    """Escape bytes of a path that are not UTF-8."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
 def stat(path: str | Path, name: str, table: str = "") -> File:
     """Return the current state of a file on a disk, under its name in the lake."""
     status = os.stat(path)
@@ -116,8 +130,7 @@ def _unquote(text: str) -> str:
     try:
         return unquote_to_bytes(text.encode("utf-8", "surrogateescape")).decode()
     except UnicodeError:
-        escaped = text.encode("utf-8", "backslashreplace").decode()
-        raise UnicodeError(f"the folder name {escaped} is not UTF-8; rename it") from None
+        raise BadNameError(f"the folder name {printable(text)} is not UTF-8; rename it") from None
 
 
 @dataclass(frozen=True)
