@@ -72,6 +72,8 @@ def test_rules_name_the_models_and_the_evidence(lake: Path, out: Path) -> None:
         DataError, match=r"rule 1 \(candidate \*\): default / new-1 fell from 0.7500 to 0.0000 \(-0.75"
     ):
         run(lake, out, rule.format("*", "previous", 0.02))
+    with pytest.raises(UsageError, match=r"rule 1: no model is called nwe-\*"):
+        run(lake, out, rule.format("nwe-*", "previous", 0.1))
     both = rule.format("b*", "previous", 0.02) + rule.format("new-2", "base", 0.251)
     assert run(lake, out, both).status == "published"
     verdicts = ask(out, "SELECT rule, model, base, margin, verdict, lift, lo <= lift, lift <= hi, reason FROM gate")

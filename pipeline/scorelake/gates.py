@@ -139,7 +139,11 @@ def check(
     if gates.max_fall is not None:
         rules["max_fall"] = GateRule(metric=gates.metric, margin=gates.max_fall)
     decided = [pl.DataFrame(schema=GATE.schema)]
+    models = {*tables[MODEL_SUMMARY.name]["model"], *tables[CHANGE.name]["model"]}
     for name, rule in rules.items():
+        if models and not any(fnmatchcase(model, rule.candidate) for model in models):
+            hint = "candidate is a model or a pattern, such as release-*"
+            raise UsageError(f"[gates] {name}: no model is called {rule.candidate}", hint=hint)
         compared = (_since_previous if rule.base == "previous" else _against_base)(rule, tables)
         compared = compared.filter([fnmatchcase(model, rule.candidate) for model in compared["model"]])
         lo, hi = (compared[end].fill_null(np.nan) for end in ("lo", "hi"))

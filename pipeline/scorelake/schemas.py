@@ -188,7 +188,10 @@ OVERALL = Table(
     "overall",
     "Averages over benchmarks, equally weighted unless [overall] weights is set.",
     **_METRIC,
-    rank=(INT, "Rank among the models of the protocol; null without a value"),
+    rank=(
+        INT,
+        "Rank among the models of the protocol; null without a value, or where one of the benchmarks has no rank",
+    ),
     rank_lo=(INT, "1 + the number of models that are significantly better; null if some pair is not compared"),
     rank_hi=(INT, "The last rank above the models that are significantly worse; null as rank_lo"),
     **shared("model", "protocol"),

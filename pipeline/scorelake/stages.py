@@ -34,7 +34,6 @@ from scorelake.schemas import (
     COUNT_SCORE,
     FORECAST,
     GROUP,
-    MODEL_PAIR,
     MODEL_RANK,
     MODEL_SUMMARY,
     OVERALL,
@@ -299,7 +298,7 @@ def score(space: Workspace, merged: MergedCounts) -> tuple[dict[str, pl.DataFram
     models, settings = mark_retried(tables[MODEL_SUMMARY.name], merged.retried), space.settings
     tables[MODEL_SUMMARY.name] = models
     averages = OVERALL.check(overall_table(without_earlier_points(tables[OVERALL.name], settings), settings))
-    tables[OVERALL.name] = overall_ranges(averages, models, tables[MODEL_PAIR.name], settings)
+    tables[OVERALL.name] = overall_ranges(averages, models, tables, settings)
     warnings += [*sampling_warnings(models), *subject_warnings(tables[SUBJECT_SUMMARY.name], settings)]
     return tables, warnings + missing_measures(tables) + judge_warnings(tables, settings)
 

@@ -95,6 +95,9 @@ def test_costs_are_shown_and_compared(costs: Path) -> None:
         assert f"{row['per_pass']:.4g}   {row['per_pass_lo']:.4g} to {row['per_pass_hi']:.4g}" in told
     assert [line.split()[-2] for line in told.splitlines() if "%" in line] == ["yes", "yes", "no"]
     values = {row["model"]: row["value"] for row in rows(costs, "FROM measure_summary")}
+    report = called("report", costs)
+    assert "## Frontier of score and cost" in report
+    assert f"cheap ({values['cheap']:.4g})" in report
     told = called("compare", costs, "cheap", "dear")
     assert f"cost_usd: {values['dear']:.4g} per attempt" in told
     assert f"against {values['cheap']:.4g} per attempt" in told

@@ -94,7 +94,9 @@ def test_k_beyond_the_attempts_is_forecast(uneven: Path) -> None:
     assert [lines["m1"][name] for name in ("value", "lo", "hi")] == pytest.approx([value, lo, hi], abs=1e-9)
     assert {row["part"] for row in lines.values()} == {"forecast"}
     assert list(lines)[-1] == "half", "unranked models are last"
-    assert "Forecast: no problem has that many attempts" in "\n".join(_shown(uneven, "--metric", "pass@16"))
+    for form in ("table", "markdown"):
+        text = "\n".join(_shown(uneven, "--metric", "pass@16", "--format", form))
+        assert ("Forecast: no problem has that many attempts" in text, "highest score" in text) == (True, False)
     assert _shown(uneven, "--metric", "pass@17") == []
     assert "forecast" not in "\n".join(_shown(uneven, "--metric", "pass@2"))
 

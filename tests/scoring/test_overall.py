@@ -12,6 +12,8 @@ import pytest
 from conftest import ask, attempts, expand, put, run
 from scorelake import metrics
 from scorelake.errors import UsageError
+from scorelake.read.report import report
+from scorelake.read.session import reading
 
 RNG = np.random.default_rng(3)
 SIZES = {"code": 40, "math": 12, "law": 7}
@@ -72,6 +74,18 @@ def test_a_missing_part_is_named(out: Path, tmp_path: Path) -> None:
     for same, apart, benchmarks in ask(tmp_path / "some", f"{sql} WHERE s.benchmark = 'code'"):
         assert (same, benchmarks) == (True, 1)
         assert apart == pytest.approx(0, abs=1e-12)
+
+
+def test_a_model_that_is_not_ranked_on_a_part_has_no_rank(out: Path, tmp_path: Path) -> None:
+    """The easiest third of a benchmark must not lead all benchmarks."""
+    for benchmark, tried in (("code", 4), ("math", 12)):
+        for model, many in (("whole", 12), ("easy", tried)):
+            rows = expand([(f"p{i}", 4, 4 - i // 3) for i in range(many)], model=model, benchmark=benchmark)
+            put(tmp_path / "lake", rows, f"{benchmark}-{model}.parquet")
+    run(tmp_path / "lake", out, metrics=["pass@1"])
+    assert ask(out, "SELECT model, rank FROM overall ORDER BY value DESC") == [("easy", None), ("whole", 1)]
+    with reading(str(out)) as folder:
+        assert "easy is not ranked: no rank on code" in report(folder)
 
 
 PASSED = [("m", 0.416666667, 1, 2, None), ("only", None, None, 2, "math"), ("other", 0.1, 2, 2, None)]

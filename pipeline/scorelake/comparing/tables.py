@@ -7,7 +7,7 @@ the row has the reason instead of numbers.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations, islice, product
@@ -224,13 +224,25 @@ def rank_table(
 
 
 def overall_ranges(
-    overall: pl.DataFrame, models: pl.DataFrame, pairs: pl.DataFrame, settings: Settings
+    overall: pl.DataFrame, models: pl.DataFrame, tables: Mapping[str, pl.DataFrame], settings: Settings
 ) -> pl.DataFrame:
-    """Add ranges of ranks to the averages over benchmarks, from the lifts of the pairs on each benchmark."""
+    """Rank the averages over benchmarks, with ranges from the lifts of the pairs on each benchmark.
+
+    A model that is not ranked on one of its benchmarks has no rank: it may have tried the easy problems only.
+    """
     # Lifts on different benchmarks are independent, and their weighted mean is tested as a normal variable. A model
     # is above another if q over all pairs, and p times the number of rivals, are at most 1 - confidence.
     keys, level = ["metric", "protocol"], 1 - settings.uncertainty.confidence
     weights = benchmark_weights(pool_protocols(models, models), settings).filter(pl.col("weight") > 0)
+    pairs, has_reason = tables[MODEL_PAIR.name], pl.col("reason").is_not_null()
+    ranks = pool_protocols(tables[MODEL_RANK.name].filter(has_reason), models).select(*keys, "benchmark", "model")
+    unranked = ranks.join(weights, on=["benchmark", "protocol"], how="semi").select(*keys, "model").unique()
+    is_ranked = pl.col("is_unranked").is_null()
+    overall = (
+        overall.join(unranked.with_columns(is_unranked=True), on=[*keys, "model"], how="left", maintain_order="left")
+        .with_columns(all=pl.col("value"), value=pl.when(is_ranked).then("value"))
+        .with_columns(rank=rank_of_value().over(keys).cast(pl.Int64), value="all").select(*overall.columns)
+    )  # fmt: skip
     se = (pl.col("hi") - pl.col("lo")) / 2 / NormalDist().inv_cdf(1 - level / 2)
     sums = (
         pool_protocols(pairs.drop_nulls("lift"), models).join(weights, on=["benchmark", "protocol"])
@@ -241,7 +253,7 @@ def overall_ranges(
             benchmarks=pl.len().cast(pl.Int64),
         )
     )  # fmt: skip
-    valued = overall.drop_nulls("value").with_columns(rivals=pl.len().over(keys) - 1)
+    valued = overall.drop_nulls("rank").with_columns(rivals=pl.len().over(keys) - 1)
     for side in ("model_a", "model_b"):
         sides = valued.select(*keys, "benchmarks", pl.col("model").alias(side), "rivals")
         sums = sums.join(sides, on=[*keys, "benchmarks", side], suffix="_b")

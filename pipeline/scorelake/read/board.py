@@ -112,6 +112,7 @@ class BoardRows:
     label: str  # what tells the protocol from the others of the benchmark; empty if there is no other
     lines: dict[str, list[Line]]
     part: str | None = None  # the subject or value of a slice, if the board is of one
+    is_forecast: bool = False
 
     def scale(self, metric: str) -> Scale:
         return Scale.of((line.value, line.lo, line.hi) for line in self.lines[metric])
@@ -304,6 +305,7 @@ def overall_rows(read: Reader, boards: list[BoardRows], metric: str) -> list[Ove
     A benchmark without values of the metric has a column by its own headline metric.
     """
     values: dict[tuple[str, str], dict[str, float | None]] = {}
+    unranked: dict[tuple[str, str], set[str]] = {}
     heads: dict[str, tuple[str, Scale | None]] = {}
     for board in boards:
         own, name = board.headline(metric), escape_controls(board.benchmark)
@@ -312,6 +314,8 @@ def overall_rows(read: Reader, boards: list[BoardRows], metric: str) -> list[Ove
         for line in board.lines[own]:
             for protocol in (board.protocol, ""):
                 values.setdefault((line.model, protocol), {})[board.benchmark] = line.value
+                if line.reason:
+                    unranked.setdefault((line.model, protocol), set()).add(board.benchmark)
     out = []
     for (protocol, label), group in groupby(read.rows(_OVERALL, metric), key=lambda row: row[:2]):
         rows = [row[2:] for row in group]
@@ -319,6 +323,8 @@ def overall_rows(read: Reader, boards: list[BoardRows], metric: str) -> list[Ove
         lines = []
         for model, value, lo, hi, rank, rank_lo, rank_hi, count, missing in rows:
             reason = f"no value on {missing}" if missing and rank is None else None
+            if rank is None and not reason and (partial := unranked.get((model, protocol))):
+                reason = f"no rank on {', '.join(sorted(partial))}"
             line = Line(model, value, lo, hi, rank, rank_lo, rank_hi, None, count, count, count, 0, reason)
             lines.append((line, [values[model, protocol].get(name) for name in names]))
         out += [OverallRows(label or "", [heads[name] for name in names], lines)] if len(names) > 1 else []

@@ -117,7 +117,8 @@ def check_names(kind: str, available: Iterable[str], names: Iterable[str | None]
     for name in names:
         if name is not None and name not in available:
             near = sorted(available, key=lambda other: -SequenceMatcher(None, name.lower(), other.lower()).ratio())
-            raise UsageError(f"no {kind} {name} here", hint=f"did you mean: {', '.join(near[:3])}?" if near else None)
+            hint = f"did you mean: {', '.join(near[:3])}?" if near else f"this output has no {kind}"
+            raise UsageError(f"no {kind} {name} here", hint=hint)
 
 
 def check_protocols(available: Iterable[str], texts: Iterable[str | None]) -> None:

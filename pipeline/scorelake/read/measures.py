@@ -22,10 +22,8 @@ _LIFTS = """
 SELECT benchmark, protocol, measure, if(model_b = $2, [lift, lift_lo, lift_hi], [-lift, -lift_hi, -lift_lo])
 FROM measure_pair WHERE (model_a, model_b) IN (($1, $2), ($2, $1))
 """
-FRONTIER = (
-    "Frontier: no other model is better and cheaper, both beyond chance (in brackets: share of resamples in which no "
-    "other scores as high for as little)."
-)
+ON_FRONT = "Frontier: no other model is better and cheaper, both beyond chance"
+FRONTIER = f"{ON_FRONT} (in brackets: share of resamples in which no other scores as high for as little)."
 HEADS = ("per attempt", "interval", "per pass", "interval", "total", "never solved", "frontier")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from statistics import median_low
 from typing import Any
@@ -20,7 +22,9 @@ from scorelake.read.board import (
     opened,
     overall_rows,
 )
-from scorelake.read.sentences import remarks, title, verdict
+from scorelake.read.format import amount
+from scorelake.read.measures import ON_FRONT, read_costs
+from scorelake.read.sentences import FORECAST, remarks, title, verdict
 from scorelake.read.series import read_series
 from scorelake.text import plural
 
@@ -64,7 +68,7 @@ def report(folder: Path, metric: str | None = None, page: str | None = None) -> 
                 if moved := movers(read, board, name, published.label, 5):
                     parts.append("Largest changes since the previous run:")
                     parts.append(markdown_table(("Model", "Before", "Now", "Change", "Note"), moved, (1, 2, 3)))
-        parts += _gates(read)
+        parts += _gates(read) + _frontier(read)
         names = set[tuple[str, str, str]]()
         for series in read_series(read):  # the first metric of each run
             if (key := (series.benchmark, series.protocol, series.model)) not in names:
@@ -84,6 +88,16 @@ def _gates(read: Reader) -> list[str]:
     cells = [[*row[:6], *("" if x is None else f"{x:+.4f}" for x in row[6:])] for row in rows]
     head = ("Gate", "Benchmark", "Model", "Base", "Metric", "Verdict", "Lift", "Lower bound", "Must be above")
     return ["## Gates", markdown_table(head, cells, (6, 7, 8))] if cells else []
+
+
+def _frontier(read: Reader) -> list[str]:
+    """Return the models that no other model beats in score and in cost; nothing without measures."""
+    rows = []
+    for (benchmark, label, measure), group in groupby(read_costs(read), itemgetter("benchmark", "label", "measure")):
+        models = [f"{row['model']} ({amount(row['cost'])})" for row in group if row["on_front"]]
+        rows.append([", ".join(filter(None, (benchmark, label))), measure, ", ".join(models[:TOP])])
+    head = ("Benchmark", "Measure", f"First {TOP} models on the frontier, with the measure per attempt")
+    return ["## Frontier of score and cost", f"{ON_FRONT}.", markdown_table(head, rows)] if rows else []
 
 
 def overall_markdown(overall: OverallRows, metric: str, top: int | None = None) -> str:
@@ -106,7 +120,9 @@ def board_markdown(published: Facts, board: BoardRows, metric: str, top: int | N
     ]
     head = ("Rank", "Model", plain(metric), f"{published.confidence:.0%} interval", "Problems", "Attempts")
     parts = [f"## {plain(title(board))}"]
-    if any(line.rank or line.reason for line in lines):  # slices have no ranks
+    if board.is_forecast:
+        parts.append(plain(FORECAST))
+    elif any(line.rank or line.reason for line in lines):  # slices have no ranks
         parts.append(plain(verdict(published, board, metric)))
     parts += [markdown_table(head, rows, (0, 2, 4, 5))] if rows else []
     parts += [plain(text) for line in lines[:top] for text in remarks(published.label[line.model], line)]

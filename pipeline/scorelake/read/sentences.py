@@ -12,8 +12,10 @@ from scorelake.text import escape_controls
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 RANK_RANGE = "Rank 1\u20133: significant differences place the model between ranks 1 and 3 (each range by itself)."
-
-
+FORECAST = (
+    "Forecast: no problem has that many attempts. The value is that of a beta-binomial model, the interval a profile "
+    "likelihood over all distributions of success rates; both assume independent attempts."
+)
 ADAPTIVE = "attempts seem to stop after a pass, which biases the scores upwards"
 
 

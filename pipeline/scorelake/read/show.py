@@ -22,7 +22,7 @@ from scorelake.read.board import BoardRows, Facts, Line, OverallRows, Reader, bo
 from scorelake.read.format import DASH, canonical, check_names, shorten
 from scorelake.read.measures import FRONTIER, HEADS, cells, read_costs
 from scorelake.read.report import board_markdown, markdown_table, omitted_models, overall_markdown, plain
-from scorelake.read.sentences import RANK_RANGE, remarks, title
+from scorelake.read.sentences import FORECAST, RANK_RANGE, remarks, title
 from scorelake.read.series import read_series
 from scorelake.read.session import Rows, to_csv, to_json
 from scorelake.text import escape_controls, plural, protocol_label
@@ -38,12 +38,7 @@ _NO_RANK_RANGES = (
     "Rank ranges were not computed for {metric}: it is not in [compare] metrics, or the models share fewer problems "
     "than [compare] min_problems."
 )
-_FORECAST = (
-    "Forecast: no problem has that many attempts. The value is that of a beta-binomial model, the interval a profile "
-    "likelihood over all distributions of success rates; both assume independent attempts."
-)
 _FORECAST_LINE = ("model", "value", "lo", "hi", "problems", "attempts_per_problem")
-FORECAST = "forecast"
 _HISTOGRAM = """
 SELECT benchmark, model, protocol, n, c, sum(problems)::BIGINT AS problems FROM problem_histogram
 WHERE c IS NOT NULL AND model IN (SELECT model FROM leaderboard) GROUP BY ALL ORDER BY ALL
@@ -174,7 +169,9 @@ def _forecasts(read: Reader, published: Facts, metric: str) -> list[BoardRows]:
             for model, value, lo, hi, many, n in mine.select(*_FORECAST_LINE).iter_rows()
         ]
         lines.sort(key=lambda line: line.reason is not None)
-        out += [replace(board, lines={metric: lines}, part=FORECAST)] if lines else []
+        out += [replace(board, lines={metric: lines}, part="forecast", is_forecast=True)] if lines else []
+    if not out and metric not in published.families:
+        raise UsageError(f"no value of {metric} here", hint="forecasts reach 4 times the attempts of a problem")
     return out
 
 
@@ -322,7 +319,7 @@ def _footer(published: Facts, shown: list[tuple[BoardRows, str]]) -> list[str]:
         notes += [RANK_RANGE, _LEADS]
     elif any(line.rank for line in lines):
         notes.append(_NO_RANK_RANGES.format(metric=shown[0][1]))
-    notes += [_FORECAST] if any(board.part == FORECAST for board, _ in shown) else []
+    notes += [FORECAST] if any(board.is_forecast for board, _ in shown) else []
     notes += [_NO_VALUES] if all(line.value is None for line in lines) else []
     notes += [_PARTIAL] if any(line.is_partial for line in lines) else []
     run = published.run
