@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-REPO = Path(__file__).parents[1]
+from conftest import REPO, call
+
 PAGES = {
     str(path.relative_to(REPO)): path.read_text()
     for path in (REPO / "README.md", *sorted((REPO / "docs").glob("*.md")))
@@ -40,8 +43,8 @@ def _parts(lines: str) -> tuple[list[str], str, list[str]]:
     """The lines of a command as they are, the command, and the lines shown."""
     first, *rest = lines.splitlines()
     more = next((at for at, line in enumerate(rest) if not line.startswith("> ")), len(rest))
-    told = [first, *rest[:more]]
-    return told, "\n".join(line[2:] for line in told), bare(rest[more:])
+    head = [first, *rest[:more]]
+    return head, "\n".join(line[2:] for line in head), bare(rest[more:])
 
 
 def bare(lines: list[str]) -> list[str]:
@@ -50,9 +53,18 @@ def bare(lines: list[str]) -> list[str]:
 
 
 def run(command: str, folder: Path) -> list[str]:
-    """What a command prints; it must succeed."""
-    env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", command], cwd=folder, env=env, capture_output=True, text=True, check=False)
+    """Return what a command prints to stdout; it must succeed. Without shell syntax it runs in this process."""
+    plain = command.replace("\\\n", "").removesuffix(" 2>/dev/null")
+    lexer = shlex.shlex(plain, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words = list(lexer)
+    if words[0] == "scorelake" and not any(set(word) <= set("();<>|&") for word in words):
+        with chdir(folder):
+            done = call(*words[1:])
+    else:
+        env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        bash = ["bash", "-c", command]
+        done = subprocess.run(bash, cwd=folder, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (command, done.stdout, done.stderr)
     return bare(done.stdout.splitlines())
 
@@ -68,11 +80,11 @@ def refreshed(page: str, printed: Callable[[str], list[str]]) -> str:
     """The page with what its commands print now."""
 
     def again(found: re.Match[str]) -> str:
-        told, command, shown = _parts(found[0])
+        head, command, shown = _parts(found[0])
         lines = printed(command)
         if shown[-1:] == ["..."]:
             lines = [*lines[: len(shown) - 1], "..."]
-        return "".join(f"{line}\n" for line in [*told, *(lines if shown else [])])
+        return "".join(f"{line}\n" for line in [*head, *(lines if shown else [])])
 
     return _BLOCK.sub(lambda block: f"```console\n{_COMMAND.sub(again, block[1])}```", PAGES[page])
 

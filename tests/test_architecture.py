@@ -53,7 +53,7 @@ APART = {"counting": ("storage.objects", "storage.mirror", "lake.download")}
 """Modules of lower layers that a package must not import all the same: counting and merging see files on a disk."""
 
 LONGEST_FILE, LONGEST_FUNCTION = 400, 50
-LONG_FILES: dict[str, int] = {"schemas": 570, "settings": 450}  # lists of columns and of settings
+LONG_FILES: dict[str, int] = {"schemas": 560, "settings": 450}  # lists of columns and of settings
 LONG_FUNCTIONS: dict[str, int] = {}
 """What is longer, and how long it may be at most. These lists may only shrink."""
 

@@ -161,25 +161,6 @@ def test_carried_columns_and_slices(lake: Path, out: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_new_k_rereads_nothing(lake: Path, out: Path) -> None:
-    run(expand([("a", 20, 7), ("b", 20, 1)], model="m"), out, metrics=["pass@1"])
-    report = run(lake, out, metrics=["pass@13"])
-    assert (report.files_read, report.files_reused) == (0, 1)
-    want = metrics.summarize("pass@13", 20, [7, 1]).value
-    assert ask(out, "SELECT metric, value FROM model_summary") == [("pass@13", want)]
-
-
-def test_nothing_new_changes_nothing(lake: Path, out: Path) -> None:
-    first = run(expand([("a", 4, 2)], model="m"), out)
-    before = (out / "leaderboard.duckdb").stat()
-    second = run(lake, out)
-    after = (out / "leaderboard.duckdb").stat()
-    assert (first.status, second.status) == ("published", "unchanged")
-    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
-    assert len(list((out / "snapshots").iterdir())) == 1
-
-
-@pytest.mark.slow
 def test_same_bytes_however_the_work_is_cut(tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     frame = pl.concat(

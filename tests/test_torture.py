@@ -7,7 +7,7 @@ import pytest
 
 import torture
 
-KILLS, PUBLICATIONS = int(os.environ.get("KILLS", "1")), int(os.environ.get("PUBLICATIONS", "5"))
+KILLS, PUBLICATIONS = int(os.environ.get("KILLS", "1")), int(os.environ.get("PUBLICATIONS", "3"))
 STEPS = ("scorelake.publish.leaderboard.build", "os.replace") if KILLS == 1 else torture.STEPS
 
 

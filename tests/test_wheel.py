@@ -20,7 +20,8 @@ def test_the_wheel(out: Path, tmp_path: Path) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path / 'site')!r}); import scorelake, scorelake.cli; "
         f"assert scorelake.__file__.startswith({str(tmp_path)!r}); "
-        f"sys.argv = ['scorelake', 'score', {str(FIXTURES / 'lake')!r}, '--out', 'out']; scorelake.cli.main()"
+        f"sys.argv = ['scorelake', 'score', {str(FIXTURES / 'lake')!r}, '--out', 'out', '--metrics', 'pass@1']; "
+        "scorelake.cli.main()"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -190,10 +190,10 @@ def read_while_publishing(home: Path, publications: int, readers: int = 3) -> tu
         _piece(pieces, i)
         score_lake(pieces, Output(out), SETTINGS)
     stop.set()
-    told = [queue.get(timeout=60) for _ in pool]
+    results = [queue.get(timeout=60) for _ in pool]
     for process in pool:
         process.join()
-    return sum(reads for reads, _ in told), [fault for _, faults in told for fault in faults]
+    return sum(reads for reads, _ in results), [fault for _, faults in results for fault in faults]
 
 
 def _piece(folder: Path, i: int) -> None:

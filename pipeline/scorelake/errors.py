@@ -1,7 +1,6 @@
 """Every error a user can cause: what is wrong, where, and what to do next.
 
-One base class, one leaf per exit code of the command line. Anything that is not a ScorelakeError
-is a defect of ours and may show a traceback.
+One base class, one subclass per exit code of the command line. Any other exception is a bug and shows a traceback.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def listed(entries: Sequence[tuple[str, object]], most: int = 10) -> str:
 
 
 class StorageError(ScorelakeError):
-    """The machine could not do it: disk full, no permission, out of memory, a store that cannot be reached."""
+    """The machine or its storage failed: disk full, no permission, out of memory, an unreachable store."""
 
     exit_code = 4
 
@@ -49,20 +48,17 @@ class UnreachableError(StorageError):
 
 
 class UnsettledError(UnreachableError):
-    """Whether the run was published cannot be found out: the store did not answer any more."""
+    """The store stopped responding during publication, so that its outcome is unknown."""
 
 
 class ClusterError(ScorelakeError):
-    """The cluster could not do the work: workers died again and again, or nothing there is large enough."""
+    """The cluster failed: no cluster, no node that is large enough, or workers that crash repeatedly."""
 
     exit_code = 4
 
 
 class EndedError(StorageError):
-    """A process that did a part of the work was ended by a signal, from outside or through its own doing.
-
-    The message ends with the name of the signal.
-    """
+    """A child process was ended by a signal, whose name is the last word of the message."""
 
     @property
     def number(self) -> int:

@@ -88,7 +88,7 @@ def score_lake(
     progress: Progress = _no_progress,
     called: str | None = None,
 ) -> RunReport:
-    """Score a lake into an output folder; with nothing new, change nothing. `called` is the lake's name in tables."""
+    """Score a lake and publish the result, unless its inputs are unchanged. `called` names the lake in tables."""
     settings = shards.fitted(_check_metric_names(settings), engine.memory_gb)
     out = _shared_output(out)
     refuse_inside(location, out.name)
@@ -166,7 +166,7 @@ def _run_stages(
 def count_part(
     location: str | Path, out: Output, settings: Settings, number: int, of: int, progress: Progress = _no_progress
 ) -> list[Partial]:
-    """Count one of so many parts of what is new since the published run; nothing is published."""
+    """Count one part of the files that are new since the published run; publish nothing."""
     settings = shards.fitted(settings, shards.ALIKE_GB)
     with _shared_output(out).passing() as here:
         crashing, todo = plan_part(location, here, settings, number, of)
@@ -174,12 +174,12 @@ def count_part(
 
 
 def _shared_output(out: Output) -> Output:
-    """The output under a path that means the same in every process."""
+    """Return the output with an absolute path, which is the same in every process."""
     return replace(out, root=Path(shards.everywhere(str(out.root))))
 
 
 def _new_run(location: str | Path, settings: Settings, before: PublishedState) -> dict[str, Any]:
-    """The row of a run in the table of runs, before any work. The time in its id is for people; nothing reads it."""
+    """Return the first columns of the row in the table of runs. The time in the id is for people only."""
     started = datetime.now(UTC)
     return {
         "run_id": f"{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}",
@@ -199,7 +199,7 @@ def _notes(settings: Settings, plan: ScorePlan) -> list[str]:
 
 
 def _inputs(partials: Sequence[str], settings: Settings) -> str:
-    """A hash of everything that the published numbers depend on."""
+    """Return a hash of everything that the published numbers depend on."""
     versions = {"version": __version__, "schema_version": SCHEMA_VERSION}
     inputs = {"partials": partials, "scoring": settings.scoring(), **versions}
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
@@ -231,7 +231,7 @@ def _join_earlier(space: Workspace, earlier: Sequence[Partial]) -> None:
 
 
 def _check_metric_names(settings: Settings) -> Settings:
-    """Raise for metric names that mean nothing, before any work; spell the metric of the gates as in the tables."""
+    """Raise for unknown metric names before any work; return settings with the canonical metric names of gates."""
     any_lake = Outcomes(binary=True, rewards=False, top_n=1, answers=True)
     choose(settings, any_lake)
     choose_compared(settings, any_lake)

@@ -15,25 +15,20 @@ KEYS = ("benchmark", "subject", "model", "protocol", "problem_id")
 NAMED = tuple(key for key in KEYS if key != "protocol")
 """Keys that must not be null."""
 
-ALIASES = {
-    "model": ("model_name", "model_id", "llm", "engine", "system", "agent", "policy", "checkpoint", "solver"),
-    "benchmark": ("dataset", "dataset_name", "bench", "suite", "task_name", "eval", "eval_name", "data_source"),
-    "subject": ("category", "topic", "domain", "field", "area", "subset", "subtask", "section"),
-    "problem_id": (
-        *("task_id", "question_id", "instance_id", "item_id", "example_id", "prompt_id", "doc_id", "qid", "problem"),
-        *("question", "task", "item", "example", "instance", "id", "uid", "idx", "index"),
-    ),
-    "attempt": (
-        *("sample_id", "attempt_id", "trial", "trial_id", "run", "run_id", "rollout", "rollout_id", "sample", "try"),
-        *("sample_index", "sample_idx", "completion_id", "generation_id", "generation", "repeat", "epoch", "seed"),
-    ),
-    "passed": (
-        *("correct", "is_correct", "pass", "is_pass", "success", "successful", "solved", "resolved", "accepted"),
-        *("right", "ok", "verdict", "outcome", "label", "acc", "accuracy", "result", "status"),
-    ),
-    "score": ("reward", "rewards", "points", "grade", "rating", "value", "total_score"),
-    "answer": ("extracted_answer", "final_answer", "prediction", "predicted", "pred", "model_answer", "choice"),
+_ALIASES = {
+    "model": "model_name model_id llm engine system agent policy checkpoint solver",
+    "benchmark": "dataset dataset_name bench suite task_name eval eval_name data_source",
+    "subject": "category topic domain field area subset subtask section",
+    "problem_id": "task_id question_id instance_id item_id example_id prompt_id doc_id qid problem question task "
+    "item example instance id uid idx index",
+    "attempt": "sample_id attempt_id trial trial_id run run_id rollout rollout_id sample try sample_index sample_idx "
+    "completion_id generation_id generation repeat epoch seed",
+    "passed": "correct is_correct pass is_pass success successful solved resolved accepted right ok verdict outcome "
+    "label acc accuracy result status",
+    "score": "reward rewards points grade rating value total_score",
+    "answer": "extracted_answer final_answer prediction predicted pred model_answer choice",
 }
+ALIASES = {key: tuple(names.split()) for key, names in _ALIASES.items()}
 """Names of our columns in other tools, the likeliest first."""
 GROUP, MODEL = KEYS[:-1], ("benchmark", "model", "protocol")
 COUNTS = ("n", "c", "ungraded")
@@ -77,9 +72,9 @@ class Table:
         return self.conform(pl.read_parquet(path, glob=False)) if path.exists() else pl.DataFrame(schema=self.schema)
 
 
-def _ends(column: str, note: str = "", lo: str = "lo", hi: str = "hi") -> Columns:
-    """Describe both ends of a confidence interval."""
-    of = f"end of the confidence interval of {column}{note}"
+def _ends(column: str, note: str = "", lo: str = "lo", hi: str = "hi", kind: str = "confidence") -> Columns:
+    """Describe both ends of an interval."""
+    of = f"end of the {kind} interval of {column}{note}"
     return {lo: (REAL, f"Lower {of}"), hi: (REAL, f"Upper {of}")}
 
 
@@ -129,13 +124,13 @@ _SUMMARY: Columns = {
     **_ends("value", " for new attempts at the same problems; pass/fail means", "rerun_lo", "rerun_hi"),
     "mu": (REAL, "Posterior mean over all problems (problems fixed, attempts random); null for votes"),
     "sigma": (REAL, "Posterior standard deviation of mu"),
-    "mu_lo": (REAL, "Lower end of the credible interval of mu; need not contain value"),
-    "mu_hi": (REAL, "Upper end of the credible interval of mu; need not contain value"),
+    **_ends("mu", "; need not contain value", "mu_lo", "mu_hi", "credible"),
     **_SIZE,
     "ungraded": (INT, "Attempts without a verdict"),
 }
 RUN_ID: Columns = {"run_id": (TEXT, "Run id; also the name of its snapshot folder")}
 _SETTINGS: Columns = {"settings": (TEXT, "Digest of the settings; see the table setting")}
+_BOTH_MODELS: Columns = {"model_a": (TEXT, "First model (A)"), "model_b": (TEXT, "Second model (B)")}
 EARLIER_COUNTS: Columns = {
     "prior_n": (INT, "Graded attempts of the problem in [uncertainty] prior_lake"),
     "prior_c": (INT, "Correct attempts of the problem in [uncertainty] prior_lake"),
@@ -219,8 +214,7 @@ MODEL_PAIR = Table(
     "model_pair",
     "Paired comparisons; source of comparison and pair.",
     **shared("benchmark", "metric"),
-    model_a=(TEXT, "First model (A)"),
-    model_b=(TEXT, "Second model (B)"),
+    **_BOTH_MODELS,
     protocol=(TEXT, "Protocol of both models; null if they share none"),
     problems=(INT, "Problems scored for both models; null if they share no protocol"),
     lift=(REAL, "Mean score of B minus mean score of A on those problems; null if not comparable"),
@@ -391,8 +385,7 @@ MEASURE_PAIR = Table(
     "What two models cost on the problems that both attempted, paired by problem; only with [measures].",
     **shared("benchmark", "protocol"),
     measure=_MEASURED["measure"],
-    model_a=(TEXT, "First model (A)"),
-    model_b=(TEXT, "Second model (B)"),
+    **_BOTH_MODELS,
     problems=(INT, "Problems attempted by both, with the measure"),
     lift=(REAL, "Mean cost of B minus mean cost of A on those problems"),
     **_ends("lift", " (paired bootstrap over problems)", "lift_lo", "lift_hi"),
@@ -430,8 +423,7 @@ JUDGE_LIFT = Table(
     "judge_lift",
     "Lifts in pass@1 corrected by trusted grades.",
     **shared("benchmark", "protocol"),
-    model_a=(TEXT, "First model (A)"),
-    model_b=(TEXT, "Second model (B)"),
+    **_BOTH_MODELS,
     **_LABELLED,
     lift=(REAL, "Mean score of B minus mean score of A, as judged"),
     lift_corrected=(REAL, "The same corrected by the trusted grades"),
@@ -454,6 +446,11 @@ SERIES = Table(
 )
 _RUN_METRIC: Columns = {name: SERIES.columns[name] for name in (*MODEL, "metric")}
 _STEPS: Columns = {"step_from": (INT, "Earlier step"), "step_to": (INT, "Later step")}
+_COUNTS_AT_STEPS: Columns = {
+    f"{column}_{end}": (INT, f"{what} attempts at the {which} step")
+    for end, which in (("from", "earlier"), ("to", "later"))
+    for column, what in (("n", "Graded"), ("c", "Correct"))
+}
 SERIES_CHANGE = Table(
     "series_change",
     "Paired comparisons of neighbouring steps, and of the first with the last.",
@@ -501,10 +498,7 @@ LEARNED = Table(
     **shared("subject", "problem_id"),
     **_STEPS,
     direction=(TEXT, "learned or forgotten"),
-    n_from=(INT, "Graded attempts at the earlier step"),
-    c_from=(INT, "Correct attempts at the earlier step"),
-    n_to=(INT, "Graded attempts at the later step"),
-    c_to=(INT, "Correct attempts at the later step"),
+    **_COUNTS_AT_STEPS,
     p=(REAL, "p-value of Fisher's exact test"),
     q=(REAL, "Benjamini-Hochberg adjusted p, over the problems"),
 )

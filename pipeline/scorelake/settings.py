@@ -39,6 +39,9 @@ def _unique(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
 class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -146,9 +149,9 @@ class GateRule(Part):
 class Gates(Part):
     """Conditions for publishing; a run that fails one publishes nothing."""
 
-    max_ungraded_share: float = Field(1.0, ge=0, le=1)
-    max_rejected_share: float = Field(1.0, ge=0, le=1)
-    max_quarantined_share: float = Field(1.0, ge=0, le=1)
+    max_ungraded_share: Share = 1.0
+    max_rejected_share: Share = 1.0
+    max_quarantined_share: Share = 1.0
     min_model_problems: int = Field(0, ge=0)
     min_model_attempts: int = Field(0, ge=0)
     max_fall: float | None = Field(None, ge=0)
@@ -201,26 +204,21 @@ class Metrics(Part):
 
 class Uncertainty(Part):
     confidence: float = Field(0.95, gt=0, le=1 - 1e-9)
-    min_coverage: float = Field(0.9, ge=0, le=1)
+    min_coverage: Share = 0.9
     prior: str | tuple[float, float] = "uniform"  # per problem: a name in PRIORS or Beta pseudo-counts
     prior_lake: str | None = None  # earlier attempts of the same models and problems, used as prior counts
     bounds: tuple[float, float] | None = None  # of the posterior interval; default: those of the metric
 
-    @field_validator("prior")
+    @field_validator("prior", "bounds")
     @classmethod
-    def _check_prior(cls, prior: str | tuple[float, float]) -> str | tuple[float, float]:
-        if isinstance(prior, str) and prior not in PRIORS:
+    def _check_pair(cls, given: Any, info: ValidationInfo) -> Any:
+        if isinstance(given, str) and given not in PRIORS:
             raise ValueError(f"must be {', '.join(PRIORS)} or two pseudo-counts")
-        if not isinstance(prior, str) and min(prior) <= 0:
+        if info.field_name == "prior" and not isinstance(given, str) and min(given) <= 0:
             raise ValueError("both pseudo-counts must be > 0")
-        return prior
-
-    @field_validator("bounds")
-    @classmethod
-    def _rising(cls, bounds: tuple[float, float] | None) -> tuple[float, float] | None:
-        if bounds is not None and bounds[0] > bounds[1]:
+        if info.field_name == "bounds" and given is not None and given[0] > given[1]:
             raise ValueError("the first must not exceed the second")
-        return bounds
+        return given
 
     @property
     def pseudo_counts(self) -> tuple[float, float] | None:
@@ -239,7 +237,7 @@ class Compare(Part):
     resamples: int = Field(10_000, ge=100, le=10_000_000)
     seed: int = Field(0, ge=0)
     min_problems: int = Field(20, ge=2)  # common problems that a comparison needs
-    min_share: float = Field(0.9, ge=0, le=1)  # share of the problems that a ranked model has attempted
+    min_share: Share = 0.9  # share of the problems that a ranked model has attempted
     margin: float | None = Field(None, gt=0)  # differences below it do not matter
     max_pairs: int = Field(1_000_000, ge=1)  # with more pairs, models are compared with leaders and neighbours only
 

@@ -1,6 +1,6 @@
-"""What an engine runs: count shards, merge buckets. Each is done once, however often it is tried.
+"""The tasks of engines: count shards, merge buckets. A task may be repeated: its result has a name of its own.
 
-Files are brought from object storage, and results are written to a temporary folder and renamed, or sent there.
+Files are downloaded from object storage. Results are written to a temporary folder and renamed, or uploaded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from scorelake.storage.mirror import Mirror
 
 CRASHES_READER = "none: reading it ends the process"
-"""How a file was counted that cannot even be tried."""
+"""The method of a partial whose file crashes every reader."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,7 @@ class Count(counting.Task):
 
     folder: str
     again: bool = False  # count even if that has been done
-    mirror: Mirror | None = None
-    """The folder belongs to a mirror of an output in object storage, which gets the partial too."""
+    mirror: Mirror | None = None  # of an output in object storage, to which the partial is sent
 
     def __str__(self) -> str:
         first, *more = self.shard.files
@@ -57,7 +56,7 @@ class Count(counting.Task):
 class Merge:
     bucket: Bucket
     settings: Settings
-    mirror: Mirror | None = None  # set where other machines made the partials, or will use what comes of them
+    mirror: Mirror | None = None  # set where other machines wrote the partials, or will read the result
 
     def __str__(self) -> str:
         return f"bucket {Path(self.bucket.path).stem}"
@@ -66,7 +65,7 @@ class Merge:
 def refuse_misfits(root: str, files: Sequence[File], settings: Settings, where: str, *, every_file: bool) -> None:
     """Raise if the lake does not fit its settings, before anything is counted.
 
-    Where not every file must fit, the first is enough to see that some do.
+    Unless every file must fit, it is enough that the first one does.
     """
 
     def check(files: Sequence[File], every_file: bool) -> ScorelakeError | None:
@@ -85,26 +84,26 @@ def refuse_misfits(root: str, files: Sequence[File], settings: Settings, where: 
 
 
 def count_all(tasks: Sequence[Count]) -> list[Partial]:
-    """Count small shards side by side; together they need the memory of a large one."""
+    """Count small shards in parallel; together they need the memory of a large one."""
     if len(tasks) == 1 or any(task.mirror or is_remote(task.shard.root) for task in tasks):
-        return [count(task) for task in tasks]  # what waits for a store must be free to be interrupted
+        return [count(task) for task in tasks]  # one by one: requests to a store must stay interruptible
     return parallel_map(count, tasks, pl.thread_pool_size())
 
 
 def count_apart(tasks: Sequence[Count]) -> list[Partial]:
-    """The same after a crash: in a process of its own. If that crashes too, halves of the files are tried, down to
-    single files; one that ends its process is quarantined."""
+    """Count after a crash: in a process of its own. If that crashes too, try halves of the files, down to single
+    files; one that ends its process is quarantined."""
     try:
         return run_in_subprocess(count_all, tasks)
     except EndedError as error:
         if error.number not in CRASHES:
             raise
         crash = error
-    alone = [replace(task, shard=Shard(task.shard.root, (file,))) for task in tasks for file in task.shard.files]
-    if len(alone) == 1:
-        return [quarantine_file(alone[0], crash_reason(crash.number))]
-    middle = len(alone) // 2
-    partials = count_apart(alone[:middle]) + count_apart(alone[middle:])
+    single = [replace(task, shard=Shard(task.shard.root, (file,))) for task in tasks for file in task.shard.files]
+    if len(single) == 1:
+        return [quarantine_file(single[0], crash_reason(crash.number))]
+    middle = len(single) // 2
+    partials = count_apart(single[:middle]) + count_apart(single[middle:])
     if not any(partial.method == CRASHES_READER for partial in partials):
         raise crash
     return partials
@@ -114,7 +113,7 @@ setattr(count_all, AFTER_A_CRASH, count_apart)
 
 
 def count(task: Count) -> Partial:
-    """Count one shard, or find that it has been counted already. Many may count at once, even the same shard."""
+    """Count one shard, unless that has been done. Several processes may count the same shard at once."""
     mirror, is_sent = task.mirror, False
     if mirror is not None:
         task = replace(task, folder=mirror.here(task.folder))
@@ -139,7 +138,7 @@ def _count(task: Count, home: Path) -> Partial:
             (temporary / "counts").mkdir(parents=True)
         with local_copy(task.shard, temporary / "lake", task.settings) as shard:
             partial = counting.count(replace(task, shard=shard), temporary / "counts")
-        for file in () if is_remote(task.shard.root) else task.shard.files:  # stores were asked for just this version
+        for file in () if is_remote(task.shard.root) else task.shard.files:  # stores return the listed version only
             is_same = False
             with suppress(FileNotFoundError):
                 is_same = stat(Path(task.shard.root) / file.path, file.path, file.table) == file
@@ -149,25 +148,25 @@ def _count(task: Count, home: Path) -> Partial:
         with storage_errors(home):
             partial = replace(partial, checksum=checksum(*partial.contents(temporary / "counts")))
             partials.describe(temporary / "counts", partial, counting.identity(task.settings))
-            replace_folder(temporary / "counts", home, flushed=False)  # what a power cut spoils, its checksum tells
+            replace_folder(temporary / "counts", home, flushed=False)  # the checksum detects what a power cut spoils
     finally:
         remove(temporary)
     return partial
 
 
 def finished(home: Path) -> Partial | None:
-    """The partial that is there, if it is whole; not if it is made anew or removed while we look."""
+    """Return the partial in a folder; None if it is missing, damaged, or being replaced."""
     partial = partials.described(home)
     return partial if partial is not None and partials.is_sound(home, partial) else None
 
 
 def is_sound(home: str) -> bool:
-    """A task: what is in a partial's folder is what was written. Its bytes are read where the task runs."""
+    """Return whether a partial is as it was written. A task: its bytes are read where it runs."""
     return finished(Path(home)) is not None
 
 
 def matching_partials(folder: Path, files: Sequence[File], settings: Settings) -> list[Partial]:
-    """Earlier partials of the same settings with every file as it was and answers as wanted, by their own word."""
+    """Return partials of the same settings whose files are unchanged, by their descriptions alone."""
     present, identity = set(files), counting.identity(settings)
     homes = sorted(path.parent for path in folder.glob(f"[!.]*/{partials.DESCRIPTION}"))
     return [
@@ -180,7 +179,7 @@ def matching_partials(folder: Path, files: Sequence[File], settings: Settings) -
 
 
 def reusable(folder: Path, files: Sequence[File], settings: Settings, engine: Engine = local) -> list[Partial]:
-    """Earlier partials that still hold: known, sound, no file counted twice."""
+    """Return matching partials that are undamaged and have no file in common."""
     candidates = matching_partials(folder, files, settings)
     sound = engine.map(is_sound, [str(folder / partial.name) for partial in candidates])
     covered, out = set[File](), []
@@ -192,7 +191,7 @@ def reusable(folder: Path, files: Sequence[File], settings: Settings, engine: En
 
 
 def quarantine_file(task: Count, reason: str) -> Partial:
-    """Quarantine the one file of a shard that cannot even be tried: a partial like any other, but empty."""
+    """Quarantine the only file of a shard, since it crashes every reader: write an empty partial."""
     (file,) = task.shard.files
     quarantine = ((file.name, reason),)
     partial = Partial(task.name, (file,), CRASHES_READER, quarantine=quarantine, checksum=checksum())
@@ -208,14 +207,14 @@ def quarantine_file(task: Count, reason: str) -> Partial:
 
 
 def merge_all(tasks: Sequence[Merge]) -> list[tuple[Merged, Survey | None]]:
-    """Merge small buckets side by side, and survey what was written; None where nothing was."""
+    """Merge small buckets in parallel; the survey is None for a bucket without problems."""
     if any(task.mirror for task in tasks):
         return [merge(task) for task in tasks]
     return parallel_map(merge, tasks, pl.thread_pool_size())
 
 
 def merge(task: Merge) -> tuple[Merged, Survey | None]:
-    """Merge one bucket, and survey it as it was written."""
+    """Merge one bucket, and survey the file that was written."""
     bucket, mirror = task.bucket, task.mirror
     if mirror is not None:
         bucket = replace(bucket, folder=mirror.here(bucket.folder), path=mirror.here(bucket.path))
@@ -232,7 +231,7 @@ def merge(task: Merge) -> tuple[Merged, Survey | None]:
 
 
 def wait_until_visible(paths: Sequence[Path], timeout_s: float = 60.0) -> None:
-    """Wait for what workers wrote: a network file system may list it a moment later."""
+    """Wait for the files of workers: a network file system may list them a moment later."""
     deadline, homes = time.monotonic() + timeout_s, {path.parent for path in paths}
     while missing := set(paths).difference(*(home.iterdir() for home in homes)):
         if time.monotonic() > deadline:
