@@ -82,7 +82,8 @@ def costs(rng: Rng, lakes: int = 400) -> None:
         with TemporaryDirectory() as home:
             frame.write_parquet(f"{home}/part.parquet")
             outcomes = Outcomes(binary=True, rewards=False, top_n=n)
-            tables = measure_tables([BucketTask(f"{home}/part.parquet", frame.height, settings, outcomes)], settings)
+            task = BucketTask(f"{home}/part.parquet", frame.height, settings, outcomes)
+            tables = measure_tables([task], settings, outcomes)
         summary, curve = tables["measure_summary"], tables["cost_curve"].filter(k=4)
         ends = [(summary, "lo", "hi"), (summary, "per_pass_lo", "per_pass_hi"), (curve, "cost_lo", "cost_hi")]
         hits = [

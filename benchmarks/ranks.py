@@ -20,7 +20,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from scorelake import metrics
-from scorelake.comparing.boards import Benchmark, ModelBoard
+from scorelake.comparing.boards import ModelBoard
 from scorelake.comparing.compare import compare_boards
 from scorelake.comparing.sums import BoardMatrix, LakeSums, SumTask
 from scorelake.comparing.tables import pair_table
@@ -132,29 +132,24 @@ def claims(correct: Ints, n: Ints, seed: int, subjects: int = 1) -> pl.DataFrame
     _, models, problems = correct.shape
     model, problem = np.tile(np.arange(models), problems), np.repeat(np.arange(problems), models)
     rng, per = np.random.default_rng(seed), problems // subjects
-    names, matrices, benchmarks = [f"{i:03d}" for i in range(models)], {}, []
-
-    def board(i: int, subject: str | None, mean_n: Floats, total: int) -> ModelBoard:
-        count = np.full(models, total)
-        return ModelBoard(f"{i:04d}", subject, "", names, total, count, count * 0, mean_n)
-
+    names, matrices, boards = [f"{i:03d}" for i in range(models)], {}, []
     for i, passed in enumerate(correct):
         keys, score = rng.integers(0, 2**64, problems, dtype=np.uint64), (passed / n).T.ravel()
-        overall = board(i, None, n.mean(axis=1), problems)
-        parts = tuple(board(i, f"s{j:02d}", n.mean(axis=1), per) for j in range(subjects))
-        benchmarks.append(Benchmark(overall, parts, np.unique(keys), False))
-        for number in range(1 + subjects * (subjects > 1)):
-            low, high = (0, problems) if number == 0 else ((number - 1) * per, number * per)
-            at = slice(low * models, high * models)
+        parts = [(None, 0, problems)]
+        parts += [(f"s{j:02d}", j * per, (j + 1) * per) for j in range(subjects)] if subjects > 1 else []
+        for subject, low, high in parts:
+            at, count = slice(low * models, high * models), np.full(models, high - low)
             units = Units.within(keys[low:high], np.unique(keys), clustered=False)
             matrix = [n.T.ravel()[at].astype(float), score[at]]
-            matrices[i, number] = BoardMatrix(model[at], problem[at] - low, matrix, units, models)
+            matrices[len(boards)] = BoardMatrix(model[at], problem[at] - low, matrix, units, models)
+            sizes = (names, high - low, count, count * 0, n.mean(axis=1))
+            boards.append(ModelBoard(f"{i:04d}", subject, "", *sizes, np.unique(keys), clustered=False))
     lake = LakeSums(map, [SumTask((), (), loaded=[matrices])], Outcomes(True, False, int(n.max())))
-    results = compare_boards(benchmarks, [PASS], lambda each, _: set(each.models), settings, lake)
-    if subjects > 1:
-        parts = [each for _, *others in results for each in others]
-        return pair_table(SUBJECT_PAIR, parts, [PASS], ("benchmark", "subject"), settings)
-    return pair_table(MODEL_PAIR, [each for each, *_ in results], [PASS], ("benchmark",), settings)
+    results = compare_boards(boards, [PASS], lambda each, _: set(each.models), settings, lake)
+    table = SUBJECT_PAIR if subjects > 1 else MODEL_PAIR
+    return pair_table(
+        table, [each for each in results if (each.board.subject is not None) == (subjects > 1)], [PASS], settings
+    )
 
 
 def subject_pages(share: float) -> list[str]:

@@ -340,12 +340,12 @@ MEASURE_SUMMARY = Table(
     **{name: column for name, column in _MEASURED.items() if name != "benchmark"},
     value=(REAL, "Mean over problems of the mean per graded attempt"),
     **_ends("value"),
-    per_pass=(REAL, "Sum over graded attempts per passed attempt; null if none passed"),
+    per_pass=(REAL, "Sum over graded attempts per passed attempt; null if none passed, or without verdicts"),
     **_ends("per_pass", " (bootstrap over problems; no upper end if unbounded)", "per_pass_lo", "per_pass_hi"),
     total=(REAL, "Sum over graded attempts, each paid once"),
     ungraded_total=(REAL, "Sum over ungraded attempts"),
     **_PAID_PROBLEMS,
-    never_solved=(INT, "Problems of these that no attempt solved"),
+    never_solved=(INT, "Problems of these that no attempt solved; null without verdicts"),
     attempts=(INT, "Graded attempts that have the measure"),
     missing=(INT, "Graded attempts of these problems without the measure"),
 )
@@ -374,7 +374,7 @@ FRONTIER = Table(
     "frontier",
     "Score against cost, by benchmark and protocol; only with [measures].",
     **_MEASURED,
-    score=(REAL, "pass@1"),
+    score=(REAL, "pass@1; avg@N without verdicts"),
     cost=(REAL, "Mean over problems of the mean per graded attempt"),
     on_front=(FLAG, "No other model is better and cheaper, both beyond chance"),
     front_by_value=(FLAG, "No other model has a score as high and a cost as low, one of them better"),
@@ -389,7 +389,7 @@ MEASURE_PAIR = Table(
     problems=(INT, "Problems attempted by both, with the measure"),
     lift=(REAL, "Mean cost of B minus mean cost of A on those problems"),
     **_ends("lift", " (paired bootstrap over problems)", "lift_lo", "lift_hi"),
-    lift_per=(REAL, "Lift in pass@1 per unit of lift in cost; null where the interval of the latter contains 0"),
+    lift_per=(REAL, "Lift in score per unit of lift in cost; null where the interval of the latter contains 0"),
     **_ends("lift_per", " (bootstrap over problems)", "lift_per_lo", "lift_per_hi"),
 )
 MEASURE_TABLES = (MEASURE_SUMMARY, COST_CURVE, BUDGET_CURVE, FRONTIER, MEASURE_PAIR)

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from scorelake import gates, tasks
-from scorelake.comparing.boards import list_benchmarks
+from scorelake.comparing.boards import list_boards
 from scorelake.comparing.sums import LakeSums
 from scorelake.comparing.tables import comparison_tables, overall_ranges
 from scorelake.counting.attempt_order import retried_groups
@@ -327,9 +327,9 @@ def _score_kind(
     summaries = summary_tables(survey, settings, outcomes, moments)
     histogram = coarsen(survey.histograms[ALL], GROUP).drop("ungraded")
     compared = choose_compared(settings, outcomes)
-    ranked = list_benchmarks(survey, settings)
-    sums = LakeSums.of(engine.map, batches, ranked, in_process=engine is local)
-    comparisons = comparison_tables(ranked, compared, settings, summaries, sums)
+    boards = list_boards(survey, settings)
+    sums = LakeSums.of(engine.map, batches, boards, in_process=engine is local)
+    comparisons = comparison_tables(boards, compared, settings, summaries, sums)
     c = pl.col("c") if outcomes.binary else pl.lit(None, pl.Int64).alias("c")
     models, tasks_of = summaries[MODEL_SUMMARY.name], [task for batch in batches for task in batch]
     if outcomes.binary:
@@ -344,7 +344,7 @@ def _score_kind(
         COUNT_SCORE.name: count_scores(histogram, settings, outcomes),
         **comparisons,
         **series_tables(tasks_of, models, settings, outcomes),
-        **(measure_tables(tasks_of, settings) if outcomes.binary else {}),
+        **measure_tables(tasks_of, settings, outcomes),
         ANSWER_NOISE.name: noise_table(noise),
     }
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from counted import Row, rows, scored
-from scorelake.comparing.boards import Benchmark, list_benchmarks
+from scorelake.comparing.boards import ModelBoard, list_boards
 from scorelake.comparing.compare import _partners, compare_boards, select_pairs
 from scorelake.comparing.sums import LakeSums
 from scorelake.metrics import parse
@@ -99,7 +99,7 @@ def test_above_300_models_each_has_leaders_and_neighbours(models: int, partners:
 class Buckets:
     """Sums of problems in memory, cut into buckets."""
 
-    def __init__(self, benchmarks: list[Benchmark], frames: list[pl.DataFrame], tmp_path: Path) -> None:
+    def __init__(self, boards: list[ModelBoard], frames: list[pl.DataFrame], tmp_path: Path) -> None:
         tasks = []
         for i, frame in enumerate(frames):
             path = tmp_path / f"part-{len(frames)}-{i}.parquet"
@@ -107,8 +107,8 @@ class Buckets:
             outcomes = Outcomes(binary=True, rewards=False, top_n=4)
             settings = Settings.model_validate({"compare": {"metrics": ["pass@1"]}})
             tasks.append(BucketTask(str(path), frame.height, settings, outcomes))
-        self.sums = [LakeSums.of(map, [(task,) for task in tasks], benchmarks, in_process=False)]
-        self.sums += [LakeSums.of(map, [tuple(tasks)], benchmarks, in_process=True)]
+        self.sums = [LakeSums.of(map, [(task,) for task in tasks], boards, in_process=False)]
+        self.sums += [LakeSums.of(map, [tuple(tasks)], boards, in_process=True)]
 
 
 PASS = parse("pass@1")
@@ -125,17 +125,17 @@ def test_buckets_and_memory_do_not_change_results(tmp_path: Path, missing: float
     frame = _frame(missing)
     path = tmp_path / "counts.parquet"
     frame.write_parquet(path)
-    benchmarks = list_benchmarks(survey_bucket(path, Settings()), Settings())
+    boards = list_boards(survey_bucket(path, Settings()), Settings())
     settings = Settings.model_validate({"compare": {"resamples": 200}})
     bucket = frame["problem_id"].str.slice(1).cast(int) % 3
     cuts = [[frame], [frame.filter(bucket == i) for i in range(3)]]
     results = [
-        compare_boards(benchmarks, [PASS], lambda board, _: set(board.models), settings, sums, max_bytes=max_bytes)
+        compare_boards(boards, [PASS], lambda board, _: set(board.models), settings, sums, max_bytes=max_bytes)
         for frames in cuts
-        for sums in Buckets(benchmarks, frames, tmp_path).sums
+        for sums in Buckets(boards, frames, tmp_path).sums
         for max_bytes in (1 << 28, 1 << 16)
     ]
-    for (want,), (got,) in zip(results[:1] * len(results), results, strict=True):
+    for want, got in zip(results[:1] * len(results), results, strict=True):
         for one, two in zip(want, got, strict=True):
             assert one.board == two.board
             (mine,), (theirs,) = one.metrics, two.metrics
@@ -150,12 +150,12 @@ def test_buckets_and_memory_do_not_change_results(tmp_path: Path, missing: float
 def test_far_too_many_models_are_not_compared_in_advance(tmp_path: Path) -> None:
     frame = _frame(0.0)
     frame.write_parquet(tmp_path / "counts.parquet")
-    benchmarks = list_benchmarks(survey_bucket(tmp_path / "counts.parquet", Settings()), Settings())
-    for sums in Buckets(benchmarks, [frame], tmp_path).sums:
-        (boards,) = compare_boards(
-            benchmarks, [PASS], lambda board, _: set(board.models), Settings(), sums, max_models=MODELS - 1
+    boards = list_boards(survey_bucket(tmp_path / "counts.parquet", Settings()), Settings())
+    for sums in Buckets(boards, [frame], tmp_path).sums:
+        results = compare_boards(
+            boards, [PASS], lambda board, _: set(board.models), Settings(), sums, max_models=MODELS - 1
         )
-        assert [board.metrics for board in boards] == [[], [], []]
+        assert [result.metrics for result in results] == [[], [], []]
 
 
 @pytest.mark.slow

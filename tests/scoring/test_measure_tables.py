@@ -147,3 +147,21 @@ def test_without_measures_there_are_no_such_tables(lake: pl.DataFrame, tmp_path:
     names = {path.name for path in snapshot(tmp_path / "out").iterdir()}
     assert not {"measure_summary.parquet", "frontier.parquet"} & names
     assert ask(tmp_path / "out", "SELECT 1 FROM duckdb_tables() WHERE table_name IN ('frontier', 'cost_curve')") == []
+
+
+def test_attempts_with_scores_only_cost_too(lake: pl.DataFrame, tmp_path: Path) -> None:
+    """Without verdicts nothing passes: totals, pairs and the frontier remain, by the mean score."""
+    points = pl.when("passed").then(1.5).otherwise(-0.5)
+    run(lake.with_columns(score=points).drop("passed"), tmp_path / "out", CONFIG)
+    sums = "SELECT model, total, per_pass, never_solved FROM measure_summary WHERE subject IS NULL AND slice IS NULL"
+    by_model = {
+        key: rows for (key,), rows in lake.with_columns(score=points).partition_by("model", as_dict=True).items()
+    }
+    found = {model: rest for model, *rest in ask(tmp_path / "out", sums)}
+    assert found == {key: [pytest.approx(rows["usd"].sum(), rel=1e-12), None, None] for key, rows in by_model.items()}
+    front = ask(tmp_path / "out", "SELECT model, on_front, score, cost FROM frontier ORDER BY model")
+    assert [row[:2] for row in front] == [("cheap", True), ("good", True), ("poor", False)]
+    for model, _, *means in front:
+        assert means == pytest.approx([by_model[model][name].mean() for name in ("score", "usd")], rel=1e-12)
+    assert ask(tmp_path / "out", "SELECT count(*) FROM measure_pair") == [(3,)]
+    assert ask(tmp_path / "out", "SELECT count(*) FROM cost_curve") == [(0,)]

@@ -17,7 +17,7 @@ from scorelake.metrics.bootstrap import MAX_UNITS
 from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.families import Metric, needs_equal_n
 from scorelake.scoring.series import without_earlier_points
-from scorelake.scoring.survey import ALL, Survey
+from scorelake.scoring.survey import ALL, BOARD, Survey
 from scorelake.settings import Compare, Settings
 
 Codes = NDArray[np.int8]
@@ -47,32 +47,16 @@ class ModelBoard:
     problems: Ints  # problems with a graded attempt of the model
     ungraded: Ints  # problems of which the model has ungraded attempts only
     mean_n: Floats  # graded attempts of the model per problem
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """All boards of a benchmark under one protocol; they share the units that are resampled."""
-
-    overall: ModelBoard
-    subjects: tuple[ModelBoard, ...]  # A single subject has the same models and problems as the benchmark
     unit_keys: Hashes | None
-    """Distinct keys of problems or clusters; None where they are too many to be resampled one by one."""
+    """Distinct keys of what is resampled, shared by the boards of a benchmark; None where they are too many."""
     clustered: bool  # some units are clusters of several problems
-    by_subject: bool = False  # the clusters are subjects, so that within one of them problems are the units
-
-    @property
-    def boards(self) -> tuple[ModelBoard, ...]:
-        """Return the boards to compare: the benchmark, then its subjects if there are several."""
-        return (self.overall, *(self.subjects if len(self.subjects) > 1 else ()))
-
-    def units(self, board: int) -> tuple[Hashes | None, bool]:
-        """Return the distinct keys of the units of a board, None if they are too many; and if some are clusters."""
-        return (None, False) if self.by_subject and board > 0 else (self.unit_keys, self.clustered)
+    only_subject: str | None = None  # set for a benchmark of one subject, which has no board of its own
+    by_problem: bool = False  # problems are resampled although clusters are configured: inside a subject that is one
 
 
-def list_benchmarks(survey: Survey, settings: Settings) -> list[Benchmark]:
-    """Return all boards, in the order of benchmark and protocol, with the last point of every series."""
-    keys, is_graded = ("benchmark", "protocol", "subject", "model"), pl.col("n") > 0
+def list_boards(survey: Survey, settings: Settings) -> list[ModelBoard]:
+    """Return all benchmarks by protocol, each before its subjects, with the last point of every series."""
+    keys, is_graded, by_subject = [*BOARD, "subject", "model"], pl.col("n") > 0, settings.columns.cluster == "subject"
     models = (
         survey.histograms[ALL].group_by(keys)
         .agg(
@@ -83,29 +67,29 @@ def list_benchmarks(survey: Survey, settings: Settings) -> list[Benchmark]:
         .filter(pl.col("problems") > 0)
     )  # fmt: skip
     models = without_earlier_points(models, settings)
-    totals = survey.coverage[ALL].select("benchmark", "protocol", "subject", "attempted")
-    problems = {(b, p, s): total for b, p, s, total in totals.iter_rows()}
+    totals = survey.coverage[ALL].select(*BOARD, "subject", total="attempted")
+    models = models.join(totals, on=[*BOARD, "subject"]).sort(keys)
     out = []
-    for frame in models.sort(keys).partition_by("benchmark", "protocol", maintain_order=True):
-        benchmark, protocol = frame.select("benchmark", "protocol").row(0)
-        subjects = []
-        for part in frame.partition_by("subject", maintain_order=True):
-            subject = part["subject"][0]
-            subjects.append(_board(benchmark, subject, protocol, part, problems[benchmark, protocol, subject]))
-        total = sum(board.total for board in subjects)
-        counts = frame.group_by("model").agg(pl.col("problems", "ungraded", "graded").sum())
-        overall = _board(benchmark, None, protocol, counts.sort("model"), total)
-        unit_keys = survey.units[benchmark, protocol]
+    for frame in models.partition_by(BOARD, maintain_order=True):
+        subjects = frame.partition_by("subject", maintain_order=True)
+        total, unit_keys = sum(part["total"][0] for part in subjects), survey.units[frame.select(BOARD).row(0)]
         clustered = unit_keys is not None and unit_keys.size < total
         few = unit_keys if unit_keys is not None and unit_keys.size <= MAX_UNITS else None
-        out.append(Benchmark(overall, tuple(subjects), few, clustered, settings.columns.cluster == "subject"))
+        every = frame.group_by("model").agg(pl.col(BOARD).first(), pl.col("problems", "ungraded", "graded").sum())
+        every = every.with_columns(subject=pl.lit(None, pl.String), total=total).sort("model")
+        only = subjects[0]["subject"][0] if len(subjects) == 1 else None
+        out.append(_board(every, few, clustered, only_subject=only))
+        if only is None:
+            units = (None, False) if by_subject else (few, clustered)
+            out += [_board(part, *units, by_problem=by_subject) for part in subjects]
     return out
 
 
-def _board(benchmark: str, subject: str | None, protocol: str, models: pl.DataFrame, total: int) -> ModelBoard:
+def _board(models: pl.DataFrame, unit_keys: Hashes | None, clustered: bool, **how: Any) -> ModelBoard:
+    benchmark, subject, protocol, total = models.select("benchmark", "subject", "protocol", "total").row(0)
     problems, ungraded, graded = (models[name].to_numpy() for name in ("problems", "ungraded", "graded"))
-    names = models["model"].to_list()
-    return ModelBoard(benchmark, subject, protocol, names, total, problems, ungraded, graded / problems)
+    sizes = (models["model"].to_list(), total, problems, ungraded, graded / problems)
+    return ModelBoard(benchmark, subject, protocol, *sizes, unit_keys, clustered, **how)
 
 
 def n_ratios(sums: NDArray[np.float32], shared: Counts) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

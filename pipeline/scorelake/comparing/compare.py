@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scorelake.comparing.boards import (
     N_DIFFERS,
     SINGLE_CLUSTER,
-    Benchmark,
     Codes,
     Counts,
     ModelBoard,
@@ -20,7 +19,7 @@ from scorelake.comparing.boards import (
     n_ratios,
     rank_eligibility,
 )
-from scorelake.comparing.sums import BoardId, LakeSums, PairQuery, Sums
+from scorelake.comparing.sums import LakeSums, PairQuery, Sums
 from scorelake.hashing import Hashes
 from scorelake.metrics.board import ModelSums, pair_batches
 from scorelake.metrics.bootstrap import MAX_UNITS, resample
@@ -76,61 +75,63 @@ class BoardResult:
 
 
 def compare_boards(
-    benchmarks: Sequence[Benchmark],
+    boards: Sequence[ModelBoard],
     chosen: Sequence[Metric],
     has_value: HasValue,
     settings: Settings,
     lake: LakeSums,
     max_models: int = MAX_MODELS,
     max_bytes: int = _MAX_BYTES,
-) -> list[list[BoardResult]]:
-    """Return the results of each benchmark's boards: first all subjects together, then each."""
+) -> list[BoardResult]:
+    """Return the pairs and ranks of each board."""
     # As many boards at a time as fit into memory; each time all buckets are read for the sums of models, and then for
     # those of pairs.
-    tasks = [task for i, each in enumerate(benchmarks) for task in _board_tasks(i, each, len(chosen), settings)]
-    out: list[list[BoardResult]] = [[] for _ in benchmarks]
+    out: list[BoardResult] = []
     with single_threaded_blas():
-        for batch in batch_by_size(tasks, lambda task: task.size, max_bytes):
-            fitting = [task for task in batch if len(task.board.models) <= max_models]
-            sums = zip(fitting, lake.sums([task.id for task in fitting]), strict=True)
+        for batch in batch_by_size(_plan_boards(boards, len(chosen), settings), lambda plan: plan.size, max_bytes):
+            fitting = [plan for plan in batch if len(plan.board.models) <= max_models]
+            sums = zip(fitting, lake.sums([plan.number for plan in fitting]), strict=True)
             queued = [each for pair in sums for each in _metric_tasks(*pair, chosen, has_value, settings, lake)]
             results = _compare_pairs(queued, lake, max_bytes)
-            for task in batch:
-                mine = [result for board, result in results if board == task.id]
-                out[task.id[0]].append(BoardResult(task.board, task.unranked, mine))
+            for plan in batch:
+                mine = [result for number, result in results if number == plan.number]
+                out.append(BoardResult(plan.board, plan.unranked, mine))
     return out
 
 
 @dataclass(frozen=True)
-class BoardTask:
-    """One board to compare."""
+class BoardPlan:
+    """How one board is compared."""
 
-    id: BoardId
+    number: int
     board: ModelBoard
-    clustered: bool
     units: Hashes
     partners: int | None  # models that each is compared with; None for all
-    plan: ResamplePlan
+    resampling: ResamplePlan
     unranked: list[str | None]
     size: int  # bytes of its sums
     metrics: int  # metrics that its models are compared by
 
 
-def _board_tasks(number: int, benchmark: Benchmark, metrics: int, settings: Settings) -> Iterator[BoardTask]:
-    """Yield the boards of a benchmark. Where there are many subjects, their pairs have fewer resamples."""
-    compare, (overall, *subjects) = settings.compare, benchmark.boards
-    plan = ResamplePlan(compare.resamples, compare.seed, settings.uncertainty.confidence)
+def _plan_boards(boards: Sequence[ModelBoard], metrics: int, settings: Settings) -> list[BoardPlan]:
+    """Plan boards. Where a benchmark has many subjects, their pairs have fewer resamples."""
+    compare, out = settings.compare, []
+    resampling = ResamplePlan(compare.resamples, compare.seed, settings.uncertainty.confidence)
     of_subjects = metrics if compare.metrics or settings.metrics.names else 1
-    for first, boards, share, used in ((0, [overall], 1, metrics), (1, subjects, _SUBJECT_SHARE, of_subjects)):
-        partners = _partners([len(board.models) for board in boards], used, compare.max_pairs)
-        pairs = used * sum(_count_pairs(len(board.models), partners) for board in boards)
-        own_plan = replace(plan, resamples=plan.resamples_for(share * pairs))
-        for i, board in enumerate(boards, start=first):
-            models, (keys, clustered) = len(board.models), benchmark.units(i)
+    of_one_table = groupby(enumerate(boards), lambda item: (item[1].benchmark, item[1].protocol, not item[1].subject))
+    for (*_, is_benchmark), group in of_one_table:
+        numbered = list(group)
+        share, used = (1, metrics) if is_benchmark else (_SUBJECT_SHARE, of_subjects)
+        partners = _partners([len(board.models) for _, board in numbered], used, compare.max_pairs)
+        pairs = used * sum(_count_pairs(len(board.models), partners) for _, board in numbered)
+        own = replace(resampling, resamples=resampling.resamples_for(share * pairs))
+        for number, board in numbered:
+            models, keys = len(board.models), board.unit_keys
             units = np.arange(MAX_UNITS, dtype=np.uint64) if keys is None else keys
             size = _FLOAT * (metrics + 1) * models * (2 * min(units.size, MAX_UNITS) + models)
             unranked = rank_eligibility(board, compare)
-            yield BoardTask((number, i), board, clustered, units, partners, own_plan, unranked, size, used)
+            out.append(BoardPlan(number, board, units, partners, own, unranked, size, used))
+    return out
 
 
 def _partners(models: Sequence[int], metrics: int, max_pairs: int) -> int | None:
@@ -164,7 +165,7 @@ def select_pairs(values: Floats, partners: int | None) -> tuple[Ints, Ints]:
 class MetricTask:
     """The pairs and ranks of a board by one metric, before they are computed."""
 
-    board: BoardTask
+    plan: BoardPlan
     number: int
     sums: ModelSums
     result: MetricResult
@@ -172,37 +173,45 @@ class MetricTask:
     """Models, two by two, of which one has more than MAX_FLIP_RATIO times as many attempts per problem."""
     bounds: tuple[float, float]
 
+    def compared_pairs(self) -> tuple[Ints, Ints]:
+        """Return the two models of every pair that is compared."""
+        at = self.result.compared
+        return self.result.a[at], self.result.b[at]
+
     def queries(self, max_bytes: int) -> Iterator[tuple[Ints, PairQuery, int]]:
         """Yield queries with the numbers of their pairs among those compared, and the bytes of the answer."""
-        a, b = (models[self.result.compared] for models in (self.result.a, self.result.b))
+        a, b = self.compared_pairs()
         units = max(1, self.sums.sums.shape[1])
         for i, at in enumerate(pair_batches(self.sums.differ(a, b), max(1, max_bytes // (2 * _FLOAT * units)))):
             size = _FLOAT * at.size * (4 + 2 * units * (i > 0))
-            yield at, PairQuery(self.board.id, self.number, a[at], b[at], self.sums.tolerance, own_sums=i > 0), size
+            yield (
+                at,
+                PairQuery(self.plan.number, self.number, a[at], b[at], self.sums.tolerance, own_sums=i > 0),
+                size,
+            )
 
 
 def _metric_tasks(
-    task: BoardTask, sums: Sums, chosen: Sequence[Metric], has_value: HasValue, settings: Settings, lake: LakeSums
+    plan: BoardPlan, sums: Sums, chosen: Sequence[Metric], has_value: HasValue, settings: Settings, lake: LakeSums
 ) -> Iterator[MetricTask]:
     """Yield a task per metric that the models of a board are compared by."""
-    models, board, compare = task.board.models, task.board, settings.compare
+    board, models = plan.board, plan.board.models
     shape = (len(models), len(models))
     shared = np.broadcast_to(sums[0], shape)
     ratios = n_ratios(sums[1], shared)
-    for number, (metric, own) in enumerate(zip(chosen[: task.metrics], sums[2:], strict=False)):
+    for number, (metric, own) in enumerate(zip(chosen[: plan.metrics], sums[2:], strict=False)):
         usable = np.broadcast_to(own.shared, shape)
-        codes = comparability(board, shared, usable, ratios, metric, compare)
-        a, b = select_pairs(own.averages, task.partners)
-        valued = has_value(task.board, metric)
-        is_ranked = [why is None and model in valued for model, why in zip(models, task.unranked, strict=True)]
+        codes = comparability(board, shared, usable, ratios, metric, settings.compare)
+        a, b = select_pairs(own.averages, plan.partners)
+        valued = has_value(board, metric)
+        is_ranked = [why is None and model in valued for model, why in zip(models, plan.unranked, strict=True)]
         ranked = np.flatnonzero(is_ranked)
         if not _has_ranges(usable, codes, ranked, a.size == _count_pairs(len(models), None), settings):
             ranked = ranked[:0]
-        resamples = task.plan.resamples
+        resamples = plan.resampling.resamples
         result = MetricResult(metric, a, b, codes[a, b], shared[a, b], usable[a, b], ranked, resamples)
         differs = (ratios[0] > MAX_FLIP_RATIO) | (codes == N_DIFFERS)
-        bounds = metric_bounds(metric, settings, lake.outcomes)
-        yield MetricTask(task, number, own, result, differs, bounds)
+        yield MetricTask(plan, number, own, result, differs, metric_bounds(metric, settings, lake.outcomes))
 
 
 def _has_ranges(usable: Counts, codes: Codes, ranked: Ints, every_pair: bool, settings: Settings) -> bool:
@@ -215,24 +224,25 @@ def _has_ranges(usable: Counts, codes: Codes, ranked: Ints, every_pair: bool, se
     return bool(enough and same_problems and not refused.any())
 
 
-def _compare_pairs(tasks: Sequence[MetricTask], lake: LakeSums, max_bytes: int) -> list[tuple[BoardId, MetricResult]]:
-    """Compare the pairs of tasks one after the other. Sums of as many pairs as fit into memory are read at a time."""
+def _compare_pairs(tasks: Sequence[MetricTask], lake: LakeSums, max_bytes: int) -> list[tuple[int, MetricResult]]:
+    """Compare the pairs of tasks one after the other, and return the results with the numbers of their boards."""
+    # sums of as many pairs as fit into memory are read at a time
     work = [(i, *query) for i, task in enumerate(tasks) for query in task.queries(max_bytes)]
     answers = (
         (i, at, sums)
         for batch in batch_by_size(work, lambda item: item[-1], max_bytes)
         for (i, at, *_), sums in zip(batch, lake.sums([query for _, _, query, _ in batch]), strict=True)
     )
-    out: list[tuple[BoardId, MetricResult]] = []
-    drawn_for: tuple[int, int, ResamplePlan] | None = None
+    out, drawn_for = [], None
     for i, parts in groupby(answers, lambda answer: answer[0]):
-        task, board, plan = tasks[i], tasks[i].board, tasks[i].board.plan
-        if drawn_for != (board.id[0], board.units.size, plan):  # boards of a benchmark share weights and signs
-            drawn_for, drawn = (board.id[0], board.units.size, plan), resample(board.units, plan.resamples, plan.seed)
-        a, b = (models[task.result.compared] for models in (task.result.a, task.result.b))
-        how = (drawn, plan.confidence, board.clustered, task.n_differs, task.bounds)
+        task, plan, board = tasks[i], tasks[i].plan, tasks[i].plan.board
+        shared = (board.benchmark, board.protocol, plan.units.size, plan.resampling)  # by its boards
+        if drawn_for != shared:
+            drawn_for, drawn = shared, resample(plan.units, plan.resampling.resamples, plan.resampling.seed)
+        a, b = task.compared_pairs()
+        how = (drawn, plan.resampling.confidence, board.clustered, task.n_differs, task.bounds)
         comparison = PairedComparison(task.sums, a, b, task.result.ranked, *how)
         for _, at, (wins, *differences) in parts:
             comparison.compare(at, wins, *differences)
-        out.append((board.id, task.result.finish(*comparison.finish())))
+        out.append((plan.number, task.result.finish(*comparison.finish())))
     return out

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from scorelake.comparing.boards import Benchmark
+from scorelake.comparing.boards import ModelBoard
 from scorelake.metrics.board import ModelSums, count_shared, count_wins, sum_differences, sum_n_ratios
 from scorelake.metrics.bootstrap import Units
 from scorelake.metrics.distributions import Floats, Ints
@@ -20,17 +20,15 @@ from scorelake.scoring.survey import BOARD, BucketTask, attempted_problems
 from scorelake.scoring.values import needed_columns, problem_values
 from scorelake.threads import parallel_map
 
-BoardId = tuple[int, int]
-"""Number of the benchmark, and number of the board in it: 0 for all subjects, else that of the subject from 1 on."""
 _MAX_CELLS = 1 << 24
 """Scores of dense matrices; boards with more metrics x models x problems are added up block by block."""
 
 
 @dataclass(frozen=True)
 class PairQuery:
-    """Pairs of models, by their numbers on a board, to be compared by one metric."""
+    """Pairs of models, by their numbers on a board (of that number), to be compared by one metric."""
 
-    board: BoardId
+    board: int
     metric: int
     a: Ints
     b: Ints
@@ -39,9 +37,9 @@ class PairQuery:
     """The two models are not scored on the same problems: their difference does not follow from sums of models."""
 
 
-Request = BoardId | PairQuery
-"""A board asks for the problems that every two models attempted, their sum_n_ratios and each metric's ModelSums;
-pairs ask for count_wins, and for sum_differences if they need own sums."""
+Request = int | PairQuery
+"""A board, by its number, asks for the problems that every two models attempted, their sum_n_ratios and the ModelSums
+of each metric; pairs ask for count_wins, and for sum_differences if they need own sums."""
 Sums = list[Any]
 
 
@@ -76,10 +74,10 @@ class BoardMatrix:
         return [wins, sum_differences(scores, unit, units, a, b)] if request.own_sums else [wins]
 
 
-Matrices = dict[BoardId, BoardMatrix]
+Matrices = dict[int, BoardMatrix]
 
 
-def read_matrices(task: BucketTask, benchmarks: Sequence[Benchmark]) -> Matrices:
+def read_matrices(task: BucketTask, boards: Sequence[ModelBoard]) -> Matrices:
     """Read a bucket and score its problems by the metrics that models are compared by."""
     chosen = choose_compared(task.settings, task.outcomes)  # not sent: functions of metrics cannot be pickled
     cluster = task.settings.columns.cluster
@@ -90,24 +88,21 @@ def read_matrices(task: BucketTask, benchmarks: Sequence[Benchmark]) -> Matrices
     problems = attempted_problems(rows, cluster).with_row_index("problem")
     scores = rows.select(KEYS).with_columns(pl.Series(name, each) for name, each in zip(names, values, strict=True))
     scores = scores.join(problems, on=[*BOARD, "subject", "problem_id"], how="left").sort("problem")
-    by_board, out = scores.partition_by(BOARD, as_dict=True), {}
-    for number, benchmark in enumerate(benchmarks):
-        mine = by_board.get((benchmark.overall.benchmark, benchmark.overall.protocol))
-        by_subject = {} if mine is None else mine.partition_by("subject", as_dict=True)
-        for i, board in enumerate(benchmark.boards):
-            part = mine if board.subject is None else by_subject.get((board.subject,))
-            models = pl.Series(board.models, dtype=pl.String)
-            if part is not None and task.settings.series_pattern:
-                part = part.filter(pl.col("model").is_in(models.implode()))
-            if part is not None and part.height:
-                model = part["model"].replace_strict(models, np.arange(models.len()), return_dtype=pl.Int64)
-                problem = part["problem"].rle_id().cast(pl.Int64).to_numpy()
-                unit_keys, clustered = benchmark.units(i)
-                first = np.flatnonzero(np.diff(problem, prepend=-1))
-                key = part["own" if benchmark.by_subject and i else "key"].to_numpy()[first]
-                units = Units.within(key, unit_keys, clustered)
-                matrix = [part[name].to_numpy() for name in names]
-                out[number, i] = BoardMatrix(model.to_numpy(), problem, matrix, units, models.len())
+    parts = scores.partition_by(BOARD, as_dict=True) | scores.partition_by(*BOARD, "subject", as_dict=True)
+    out = {}
+    for number, board in enumerate(boards):
+        models = pl.Series(board.models, dtype=pl.String)
+        part = parts.get((board.benchmark, board.protocol, *([board.subject] if board.subject is not None else [])))
+        if part is not None and task.settings.series_pattern:
+            part = part.filter(pl.col("model").is_in(models.implode()))
+        if part is not None and part.height:
+            model = part["model"].replace_strict(models, np.arange(models.len()), return_dtype=pl.Int64)
+            problem = part["problem"].rle_id().cast(pl.Int64).to_numpy()
+            key = part["own" if board.by_problem else "key"].to_numpy()[np.flatnonzero(np.diff(problem, prepend=-1))]
+            units = Units.within(key, board.unit_keys, board.clustered)
+            out[number] = BoardMatrix(
+                model.to_numpy(), problem, [part[i].to_numpy() for i in names], units, models.len()
+            )
     return out
 
 
@@ -116,14 +111,14 @@ class SumTask:
     """Sums to compute over a few buckets."""
 
     buckets: tuple[BucketTask, ...]
-    benchmarks: Sequence[Benchmark]
+    boards: Sequence[ModelBoard]
     requests: Sequence[Request] = ()
     loaded: list[Matrices] | None = None  # scores of the buckets, where they are in memory
 
     def matrices(self) -> list[Matrices]:
         if self.loaded is not None:
             return self.loaded
-        return parallel_map(lambda bucket: read_matrices(bucket, self.benchmarks), self.buckets)
+        return parallel_map(lambda bucket: read_matrices(bucket, self.boards), self.buckets)
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.buckets))
@@ -162,13 +157,13 @@ class LakeSums:
         cls,
         engine_map: Callable[..., Iterator[Any]],
         batches: Sequence[tuple[BucketTask, ...]],
-        benchmarks: Sequence[Benchmark],
+        boards: Sequence[ModelBoard],
         in_process: bool,
     ) -> LakeSums:
         """Plan the sums of buckets."""
         # A lake of one batch that is compared in this process is read and scored once; otherwise every call reads the
         # buckets again, and memory follows the sums.
-        tasks = [SumTask(batch, benchmarks) for batch in batches]
+        tasks = [SumTask(batch, boards) for batch in batches]
         if in_process and len(batches) == 1:
             tasks = [replace(tasks[0], loaded=tasks[0].matrices())]
         return cls(engine_map, tasks, batches[0][0].outcomes)

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from scipy.special import ndtr
 
-from scorelake.comparing.boards import REASONS, REFUSED, Benchmark, ModelBoard
+from scorelake.comparing.boards import REASONS, REFUSED, ModelBoard
 from scorelake.comparing.compare import BoardResult, HasValue, MetricResult, compare_boards
 from scorelake.comparing.sums import BoardMatrix, LakeSums, SumTask
 from scorelake.hashing import hash_text, problem_hashes
@@ -50,10 +50,10 @@ PROBLEM = ("subject", "problem_id")
 
 
 def pair_table(
-    table: Table, results: Sequence[BoardResult], chosen: Sequence[Metric], keys: tuple[str, ...], settings: Settings
+    table: Table, results: Sequence[BoardResult], chosen: Sequence[Metric], settings: Settings
 ) -> pl.DataFrame:
     """Return every pair of every board, and the pairs of models without a common protocol."""
-    schema = table.schema | _UNPUBLISHED
+    keys, schema = [key for key in ("benchmark", "subject") if key in table.columns], table.schema | _UNPUBLISHED
     boards = [result.board for result in results]
     strangers = pairs_without_common_protocol(boards, chosen, keys, settings.compare.max_pairs)
     frames = [
@@ -144,7 +144,7 @@ def _add_claims(rows: pl.DataFrame, settings: Settings) -> pl.DataFrame:
 
 
 def pairs_without_common_protocol(
-    boards: Sequence[ModelBoard], chosen: Sequence[Metric], keys: tuple[str, ...], max_pairs: int
+    boards: Sequence[ModelBoard], chosen: Sequence[Metric], keys: Sequence[str], max_pairs: int
 ) -> list[dict[str, Any]]:
     """Return rows for models of a benchmark that never ran under the same protocol; none if there are too many."""
     protocols: dict[tuple[str, ...], dict[str, frozenset[str]]] = {}
@@ -298,7 +298,7 @@ def _count_claims(ranges: pl.DataFrame, claimed: pl.DataFrame, keys: Sequence[st
 
 
 def comparison_tables(
-    benchmarks: Sequence[Benchmark],
+    boards: Sequence[ModelBoard],
     chosen: Sequence[Metric],
     settings: Settings,
     summaries: dict[str, pl.DataFrame],
@@ -308,13 +308,12 @@ def comparison_tables(
     models, by_subject = (
         without_earlier_points(summaries[table.name], settings) for table in (MODEL_SUMMARY, SUBJECT_SUMMARY)
     )
-    results = compare_boards(benchmarks, chosen, _has_value(models, by_subject, chosen), settings, lake)
-    overall, subjects = [first for first, *_ in results], []
-    for benchmark, (first, *others) in zip(benchmarks, results, strict=True):
-        only = replace(first, board=replace(first.board, subject=benchmark.subjects[0].subject))
-        subjects += others or [only]
-    pairs = pair_table(MODEL_PAIR, overall, chosen, ("benchmark",), settings)
-    subject_pairs = pair_table(SUBJECT_PAIR, subjects, chosen, ("benchmark", "subject"), settings)
+    results = compare_boards(boards, chosen, _has_value(models, by_subject, chosen), settings, lake)
+    overall = [each for each in results if each.board.subject is None]
+    named = [replace(each, board=replace(each.board, subject=each.board.only_subject)) for each in overall]
+    subjects = [each for each in (*results, *named) if each.board.subject is not None]
+    pairs = pair_table(MODEL_PAIR, overall, chosen, settings)
+    subject_pairs = pair_table(SUBJECT_PAIR, subjects, chosen, settings)
     return {
         MODEL_PAIR.name: pairs,
         SUBJECT_PAIR.name: subject_pairs,
@@ -352,10 +351,8 @@ def compare_two(
     matrix = BoardMatrix(side, problem, [n, *problem_values(rows, [metric], settings, outcomes)], units, len(names))
     attempted = np.bincount(side, minlength=len(names))
     mean_n = np.bincount(side, n, minlength=len(names)) / np.maximum(attempted, 1)
-    models = ModelBoard(
-        benchmark, None, "", list(names), problems.height, attempted, np.zeros_like(attempted), mean_n
-    )
-    board = Benchmark(models, (), units.key, units.clustered)
-    sums = LakeSums(map, [SumTask((), (), loaded=[{(0, 0): matrix}])], outcomes)
-    ((result,),) = compare_boards([board], [metric], lambda *_: set(), settings, sums)
-    return pair_table(MODEL_PAIR, [result], [metric], ("benchmark",), settings)
+    sizes = (list(names), problems.height, attempted, np.zeros_like(attempted), mean_n)
+    board = ModelBoard(benchmark, None, "", *sizes, units.key, units.clustered)
+    sums = LakeSums(map, [SumTask((), (), loaded=[{0: matrix}])], outcomes)
+    results = compare_boards([board], [metric], lambda *_: set(), settings, sums)
+    return pair_table(MODEL_PAIR, results, [metric], settings)

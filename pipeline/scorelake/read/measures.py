@@ -39,7 +39,7 @@ def cells(row: dict[str, Any]) -> list[str]:
     """Return the cells of a model below HEADS."""
     ends = [DASH if row[lo] is None else f"{amount(row[lo])} to {amount(row[hi])}" for lo, hi in _ENDS]
     front = f"{'yes' if row['on_front'] else 'no'} ({row['p_front']:.0%})" if row["p_front"] is not None else DASH
-    never = f"{row['never_solved']:,} of {row['problems']:,}"
+    never = DASH if row["never_solved"] is None else f"{row['never_solved']:,} of {row['problems']:,}"
     return [amount(row["cost"]), ends[0], amount(row["per_pass"]), ends[1], amount(row["total"]), never, front]
 
 

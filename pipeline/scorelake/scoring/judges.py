@@ -14,7 +14,7 @@ from scorelake.metrics.distributions import Floats, Ints
 from scorelake.metrics.significance import holm
 from scorelake.schemas import JUDGE_LIFT, JUDGE_QUALITY, KEYS
 from scorelake.scoring.series import without_earlier_points
-from scorelake.scoring.survey import BOARD, BucketTask
+from scorelake.scoring.survey import BOARD, BucketTask, stack
 from scorelake.settings import GOLD_COLUMNS, Settings
 
 MIN_LABELLED = 20  # problems with trusted grades that a correction needs
@@ -48,9 +48,7 @@ def judge_tables(buckets: Sequence[BucketTask], settings: Settings) -> dict[str,
                 differences = both.select(pl.col(name) - pl.col(f"{name}_a") for name in _RATES)
                 pair = {"model_a": a["model"][0], "model_b": b["model"][0]}
                 lifts.append(where | pair | _corrected("lift", differences, confidence))
-    made = ((JUDGE_QUALITY, quality), (JUDGE_LIFT, lifts))
-    frames = {table: pl.DataFrame(found, schema=table.schema, orient="row") for table, found in made}
-    return {table.name: table.check(frame.fill_nan(None)) for table, frame in frames.items()}
+    return {table.name: stack(table, found) for table, found in ((JUDGE_QUALITY, quality), (JUDGE_LIFT, lifts))}
 
 
 def judge_warnings(tables: dict[str, pl.DataFrame], settings: Settings) -> list[str]:

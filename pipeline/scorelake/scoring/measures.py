@@ -10,7 +10,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from scorelake.metrics import cost_at_k, cost_of_pass, dominated, finite, front_by_value, interval, solved_per_cost
+from scorelake.metrics import (
+    cost_at_k,
+    cost_of_pass,
+    dominated,
+    finite,
+    front_by_value,
+    interval,
+    parse,
+    solved_per_cost,
+)
 from scorelake.metrics.bootstrap import Units, resample
 from scorelake.metrics.costs import BINS, FIRST_EDGE, budget_curve, budget_edges
 from scorelake.metrics.distributions import Floats, Ints, blocks, ratio
@@ -28,24 +37,29 @@ from scorelake.schemas import (
     MODEL_SUMMARY,
     Table,
 )
+from scorelake.scoring.choose import Outcomes
 from scorelake.scoring.series import without_earlier_points
 from scorelake.scoring.summaries import table_keys
-from scorelake.scoring.survey import BOARD, BucketTask, attempted_problems, slice_value
+from scorelake.scoring.survey import BOARD, BucketTask, attempted_problems, slice_value, stack
+from scorelake.scoring.values import needed_columns, problem_values
 from scorelake.settings import MEASURE_COLUMNS, Settings
 from scorelake.text import plural
 
 _RESAMPLES = 2000
-_KEY, _UNIT = "_key", "_unit"  # the hash of a problem, and the unit that is drawn with it
+_MAX_ALL_PAIRS = 300  # boards with more models compare each with those on the frontier only
+_KEY, _UNIT, _SCORE = "_key", "_unit", "_score"  # the hash of a problem, the unit that is drawn with it, its score
 Row = dict[str, Any]
 
 
-def measure_tables(buckets: Sequence[BucketTask], settings: Settings) -> dict[str, pl.DataFrame]:
+def measure_tables(buckets: Sequence[BucketTask], settings: Settings, outcomes: Outcomes) -> dict[str, pl.DataFrame]:
     """Return the tables of all measures; none without measures."""
     if not settings.measures:
         return {}
+    metric = parse("pass@1" if outcomes.binary else "avg@N")
     columns = [f"{name}_{end}" for name in settings.measures for end in MEASURE_COLUMNS]
-    wanted = dict.fromkeys([*KEYS, "n", "c", *settings.by, *columns])
+    wanted = dict.fromkeys([*KEYS, "n", "c", *needed_columns([metric], outcomes), *settings.by, *columns])
     rows = pl.concat(bucket.read(wanted) for bucket in buckets).filter(pl.col("n") > 0)
+    rows = rows.with_columns(pl.Series(_SCORE, problem_values(rows, [metric], settings, outcomes)[0]))
     keys = attempted_problems(rows, None).drop("own").rename({"key": _KEY})
     rows = rows.join(keys, on=[*BOARD, "subject", "problem_id"], how="left").sort(KEYS)
     found: dict[Table, list[Row]] = {table: [] for table in MEASURE_TABLES}
@@ -54,16 +68,13 @@ def measure_tables(buckets: Sequence[BucketTask], settings: Settings) -> dict[st
         weights = resample(units.key, min(_RESAMPLES, settings.compare.resamples), settings.compare.seed).weights
         for name in settings.measures:
             paid = board.with_columns(pl.Series(_UNIT, units.index)).filter(pl.col(f"{name}_count") > 0)
-            for table, row in _tables(paid, name, weights, settings) if paid.height else ():
+            for table, row in _tables(paid, name, weights, settings, outcomes.binary) if paid.height else ():
                 found[table].append(row | {"measure": name})
-    return {
-        table.name: table.check(pl.DataFrame(mine, schema=table.schema, orient="row"))
-        for table, mine in found.items()
-    }
+    return {table.name: stack(table, mine) for table, mine in found.items()}
 
 
 def _tables(
-    paid: pl.DataFrame, name: str, weights: NDArray[np.uint8], settings: Settings
+    paid: pl.DataFrame, name: str, weights: NDArray[np.uint8], settings: Settings, is_binary: bool
 ) -> Iterator[tuple[Table, Row]]:
     """Yield the rows of all tables for one board, from its problems with attempts that have the measure."""
     first = FIRST_EDGE[settings.measures[name].kind]
@@ -74,7 +85,7 @@ def _tables(
         for key, mine in named.partition_by(keys, as_dict=True, maintain_order=True).items():
             group = dict(zip(keys, key, strict=True))
             yield MEASURE_SUMMARY, group | _summary(mine, name, weights, settings)
-            if keys == MODEL:
+            if keys == MODEL and is_binary:
                 yield from ((COST_CURVE, group | row) for row in _cost_curve(mine, name, settings))
                 yield from ((BUDGET_CURVE, group | row) for row in _budget_curve(mine, name, first, settings))
     yield from _compare(without_earlier_points(paid, settings), name, weights, settings)
@@ -112,18 +123,17 @@ def _mean(values: Floats, largest: float, settings: Settings) -> tuple[float, fl
 
 
 def _named(column: str, numbers: tuple[float, float, float]) -> Row:
-    """Name a number and its ends as columns; what is not finite is null."""
+    """Name a number and its ends as columns."""
     prefix = "" if column == "value" else f"{column}_"
-    names = (column, f"{prefix}lo", f"{prefix}hi")
-    return {name: number if np.isfinite(number) else None for name, number in zip(names, numbers, strict=True)}
+    return dict(zip((column, f"{prefix}lo", f"{prefix}hi"), numbers, strict=True))
 
 
 def _summary(rows: pl.DataFrame, name: str, weights: NDArray[np.uint8], settings: Settings) -> Row:
     total, count, passes = (_column(rows, column) for column in (f"{name}_sum", f"{name}_count", "c"))
-    confidence = settings.uncertainty.confidence
+    confidence, has_verdicts = settings.uncertainty.confidence, not rows["c"].null_count()
     units, owner = np.unique(rows[_UNIT].to_numpy(), return_inverse=True)
     # costs are skewed: at 30 problems the t interval of a mean covered 88%, that of a ratio of sums 94%
-    sums = ((total / count, None), (total, passes))
+    sums = ((total / count, None), (total, passes if has_verdicts else np.zeros(rows.height)))
     (mean, lo, hi), per_pass = (
         cost_of_pass(np.bincount(owner, top), np.bincount(owner, by), weights[:, units], confidence)
         for top, by in sums
@@ -135,7 +145,7 @@ def _summary(rows: pl.DataFrame, name: str, weights: NDArray[np.uint8], settings
         "total": float(total.sum()),
         "ungraded_total": float(rows[f"{name}_ungraded_sum"].sum()),
         "problems": rows.height,
-        "never_solved": int((passes == 0).sum()),
+        "never_solved": int((passes == 0).sum()) if has_verdicts else None,
         "attempts": int(count.sum()),
         "missing": int(rows["n"].sum() - count.sum()),
     }
@@ -181,18 +191,23 @@ def _compare(
     keys, first, problem = np.unique(rows[_KEY].to_numpy(), return_index=True, return_inverse=True)
     model = rows["model"].replace_strict(models, np.arange(models.len()), return_dtype=pl.Int64).to_numpy()
     score, cost = np.full((2, models.len(), keys.size), np.nan)
-    score[model, problem] = rows["c"].to_numpy() / rows["n"].to_numpy()
+    score[model, problem] = rows[_SCORE].to_numpy()
     cost[model, problem] = _column(rows, f"{name}_sum") / _column(rows, f"{name}_count")
+    means = [np.nanmean(values, axis=1) for values in (score, cost)]
+    is_front = front_by_value(*means)
     tried = (~np.isnan(score)).astype(np.float64)
     a, b = np.triu_indices(models.len(), 1)
-    a, b = pairs = tuple(side[(tried @ tried.T)[a, b] >= settings.compare.min_problems] for side in (a, b))
+    is_wanted = (is_front[a] | is_front[b]) if models.len() > _MAX_ALL_PAIRS else np.ones(a.size, dtype=bool)
+    is_wanted &= (tried @ tried.T)[a, b] >= settings.compare.min_problems
+    a, b = pairs = a[is_wanted], b[is_wanted]
     drawn = weights[:, rows[_UNIT].to_numpy()[first]].astype(np.float64).T
     plan = ResamplePlan(len(weights), settings.compare.seed, settings.uncertainty.confidence)
     better, cheaper = np.full((2, models.len(), models.len()), np.nan)
     if a.size:
+        bounds = [(min(0.0, float(np.nanmin(x))), float(np.nanmax(x)) or 1.0) for x in (score, cost)]
         scores, costs = (
-            compare_scores(x, Units.of(keys), plan, pairs, np.arange(0), bounds=(0.0, float(np.nanmax(x)) or 1.0))[0]
-            for x in (score, cost)
+            compare_scores(x, Units.of(keys), plan, pairs, np.arange(0), bounds=ends)[0]
+            for x, ends in zip((score, cost), bounds, strict=True)
         )
         better[a, b], better[b, a], cheaper[a, b], cheaper[b, a] = scores.p_a, scores.p_b, costs.p_b, costs.p_a
         differs = np.flatnonzero(costs.lo * costs.hi > 0)
@@ -201,11 +216,9 @@ def _compare(
         names = {"model_a": models.gather(a), "model_b": models.gather(b), "problems": costs.problems}
         lifts = {"lift": costs.lift, "lift_lo": costs.lo, "lift_hi": costs.hi}
         ratios = dict(zip(("lift_per", "lift_per_lo", "lift_per_hi"), per_cost, strict=True))
-        frame = pl.DataFrame(names | lifts | ratios, nan_to_null=True)
-        yield from ((MEASURE_PAIR, board | row) for row in frame.iter_rows(named=True))
+        yield from ((MEASURE_PAIR, board | row) for row in pl.DataFrame(names | lifts | ratios).iter_rows(named=True))
     spread = [ratio(np.nan_to_num(values) @ drawn, tried @ drawn) for values in (score, cost)]
-    means = [np.nanmean(values, axis=1) for values in (score, cost)]
-    on_front = {"on_front": ~dominated(better, cheaper, plan.confidence), "front_by_value": front_by_value(*means)}
+    on_front = {"on_front": ~dominated(better, cheaper, plan.confidence), "front_by_value": is_front}
     columns = {"model": models, "score": means[0], "cost": means[1], **on_front}
     frame = pl.DataFrame(columns | {"p_front": front_by_value(*spread).mean(axis=1)})
     yield from ((FRONTIER, board | row) for row in frame.iter_rows(named=True))

@@ -6,7 +6,7 @@ of a survey follows groups and distinct (n, c), not problems.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from scorelake.hashing import Hashes, hash_text, problem_hashes
 from scorelake.metrics.bootstrap import MAX_UNITS
 from scorelake.metrics.distributions import Ints
-from scorelake.schemas import COUNTS, GROUP, KEYS
+from scorelake.schemas import COUNTS, GROUP, KEYS, Table
 from scorelake.scoring.choose import Outcomes
 from scorelake.settings import Settings
 from scorelake.storage.disk import storage_errors
@@ -204,6 +204,13 @@ def distinct_rows(rows: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
     numbered = distinct.with_row_index("_number")
     joined = rows.join(numbered, on=rows.columns, how="left", nulls_equal=True, maintain_order="left")
     return distinct, joined["_number"].cast(pl.Int64).to_numpy()
+
+
+def stack(table: Table, rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
+    """Return a table of rows; numbers that are not finite are null."""
+    numbers = pl.col(pl.Float64)
+    frame = pl.DataFrame(rows, schema=table.schema, orient="row")
+    return table.check(frame.with_columns(pl.when(numbers.is_finite()).then(numbers)))
 
 
 def _add(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
