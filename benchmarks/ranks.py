@@ -231,7 +231,7 @@ ATTEMPTS = {"1:16": (1, 1), "4:16": (4, 4), "8:16": (8, 8), "1 or 16:16": (1, 16
 
 def unequal_n(share: float) -> list[str]:
     """How often two equal models are told apart at 5%: one with fewer attempts per problem, one with 16."""
-    out, lakes = [], max(100, round(1000 * share))
+    out, lakes = [], max(100, round(4000 * share))
     for name, rates in SHAPES.items():
         cells = []
         for number, (least, most) in enumerate(ATTEMPTS.values()):
@@ -352,8 +352,8 @@ p <= 5%, of {lakes:,} such pairs; and how often the interval of the lift covers 
 
 Two models with the same success rate on every problem: one with 1, 4 or 8 attempts per problem, or with 1 and on a
 tenth of the problems 16; the other with 16. Beyond a ratio of 2 the interval of the difference comes from the
-intervals of both models. How often one is called better than the other by pass@1, by attempts and number of problems;
-it is to be at most about 5%.
+intervals of both models. How often one is called better than the other by pass@1, of {4 * lakes:,} such pairs, by
+attempts and number of problems; it is to be at most about 5%.
 
 | success rates | {ns} |
 |---|{"---|" * len(ATTEMPTS) * len(SIZES)}

@@ -119,7 +119,6 @@ def test_ragged_rows_and_missing_attempts() -> None:
         (lambda: metrics.tailpass(3, 1, 2, eta=2), "eta"),
         (lambda: metrics.tailpass(3, 1, 2, w=[0, 2]), "rewards w must be in"),
         (lambda: metrics.tailpass(3, 1, 2, thresholds=[0.5, 0.5]), "rising"),
-        (lambda: metrics.tailpass(3, 1, 2).linear([1.0]), "weights must be 2"),
         (lambda: metrics.tailpass(3, 1, 2).moment(0), "lam"),
         (lambda: metrics.tailpass(3, 1, 3000).std, "too many"),
         (lambda: metrics.tailpass(R=[[0, 1, 2, 3]], w=[0, 0.1, 0.2, 1], k=100).mean, "at most 20,000"),

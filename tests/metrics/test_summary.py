@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 from scorelake import metrics
 from scorelake.metrics.distributions import Floats, Ints
-from scorelake.metrics.estimate import Estimate
+from scorelake.metrics.estimate import Estimate, MetricKind
 from scorelake.metrics.summary import Moments, aggregate, problem_histogram, summarize_moments
 
 
@@ -104,8 +104,8 @@ def _estimate(rng: np.random.Generator, parts: int, offset: float = 0.0) -> Esti
     undefined = rng.random(ROWS) < 0.05
     mean[:, undefined] = square[:, undefined] = np.nan
     repeated, seen = np.stack([rng.random(ROWS), rng.integers(0, 3, ROWS).astype(float)]), rng.random((2, ROWS))
-    powers, bounds = (None if parts == 1 else (0.5, 0.5)), ((-np.inf, np.inf) if offset else (0.0, 1.0))
-    return Estimate(value, mean, square[:, None] * square[None], powers, bounds, repeated=repeated, seen=seen)
+    kind = MetricKind((-np.inf, np.inf) if offset else (0.0, 1.0), powers=None if parts == 1 else (0.5, 0.5))
+    return Estimate(value, mean, square[:, None] * square[None], kind, repeated=repeated, seen=seen)
 
 
 def _histogram(group: Ints, groups: int) -> csr_array:

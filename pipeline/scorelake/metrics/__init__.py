@@ -24,7 +24,7 @@ from scorelake.metrics.costs import (
 )
 from scorelake.metrics.estimate import finite, finite_levels, posterior, posterior_levels
 from scorelake.metrics.families import families, parse, spectrum
-from scorelake.metrics.forecast import cover, forecast, judge_corrected, judge_quality
+from scorelake.metrics.forecast import forecast, judge_corrected, judge_quality
 from scorelake.metrics.functions import (
     auc_at_k,
     avg,
@@ -72,7 +72,7 @@ __all__ += ["attempts_until_solved", "budget_curve", "cost_at_k", "cost_of_pass"
 __all__ += ["attempts_needed", "best_attempts", "e_value", "joint_verdict", "look_multiplier", "solved_per_cost"]
 __all__ += ["best_step", "change_point", "crossovers", "pilot_variance", "problems_needed", "verdicts"]
 __all__ += ["learned", "rasch", "simultaneous_band", "smooth", "ungraded_bounds"]
-__all__ += ["cover", "forecast", "judge_corrected", "judge_quality"]
+__all__ += ["forecast", "judge_corrected", "judge_quality"]
 
 
 def __dir__() -> list[str]:

@@ -34,18 +34,22 @@ Prior: TypeAlias = tuple[float, float] | tuple[Floats, Floats]
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """Values and posterior moments of one metric, parts x rows.
+class MetricKind:
+    """Properties of a metric that are the same for all problems."""
 
-    A metric has one part, or two if it is a blend of two group means; `powers` are then the exponents.
-    """
+    bounds: tuple[float, float] = _UNIT  # smallest and largest possible value; infinite if unknown
+    clip: tuple[float, float] | None = None  # limits of the posterior interval, where they are not the bounds
+    powers: tuple[float, float] | None = None  # exponents of a blend of two group means
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Values and posterior moments of one metric, parts x rows; there are two parts for a blend of group means."""
 
     value: Floats
     mean: Floats
     covariance: Floats  # parts x parts x rows
-    powers: tuple[float, float] | None = None
-    bounds: tuple[float, float] = _UNIT  # smallest and largest possible value; infinite if unknown
-    clip: tuple[float, float] | None = None  # limits of the posterior interval, where they are not the bounds
+    kind: MetricKind = MetricKind()
     undefined: NDArray[np.bool_] | None = None
     """Rows with enough attempts but no value: a group that has one has no value."""
     repeated: Floats | None = None
@@ -98,7 +102,7 @@ def of_levels(metric: Metric, levels: Floats, counts: Ints, prior: Floats) -> Es
     """Estimate a metric of rewards; levels rise, and there is one row of counts per problem."""
     assert metric.family.rewards is not None
     bounds = float(levels[0]), float(levels[-1])
-    return _single(*metric.family.rewards(levels, counts, prior, metric.draws), bounds=bounds)
+    return _single(*metric.family.rewards(levels, counts, prior, metric.draws), kind=MetricKind(bounds))
 
 
 def estimate_levels(name: str | Metric, rewards: ArrayLike, counts: ArrayLike, prior_counts: Counts) -> Estimate:
@@ -170,7 +174,7 @@ def _per_problem(
     n_, c_, index = distinct(all_n, all_c)
     (estimate,) = evaluate([metric], n_, c_, prior)
     # a blend of group means: one problem is its own group
-    blends = [blend(part, estimate.covariance, estimate.powers) for part in (estimate.value, estimate.mean)]
+    blends = [blend(part, estimate.covariance, estimate.kind.powers) for part in (estimate.value, estimate.mean)]
     value, mean, variance = (column[index].reshape(all_n.shape)[()] for column in (blends[0][0], *blends[1]))
     return value, mean, variance
 
@@ -178,7 +182,7 @@ def _per_problem(
 def without_posterior(value: Floats, bounds: tuple[float, float] = _UNIT, seen: Floats | None = None) -> Estimate:
     """Return the estimate of a metric that has values only."""
     unknown = np.full(value.size, np.nan)
-    return _single(value, unknown, unknown, bounds=bounds, seen=seen)
+    return _single(value, unknown, unknown, kind=MetricKind(bounds), seen=seen)
 
 
 def _single(value: Floats, mean: Floats, variance: Floats, **others: Any) -> Estimate:
@@ -250,8 +254,8 @@ def _combine(metric: Metric, value: Floats, mean: Floats, covariance: Floats) ->
         return Estimate(value, mean, covariance)
     bounds = _UNIT if min(metric.powers) >= 0 else (-np.inf, np.inf)
     if metric.family.pooled:
-        return Estimate(value, mean, covariance, metric.powers, bounds, _UNIT)
+        return Estimate(value, mean, covariance, MetricKind(bounds, _UNIT, metric.powers))
     product, _ = blend(value, covariance, metric.powers)
     mu, variance = blend(mean, covariance, metric.powers)
     undefined = np.isnan(product) & ~np.isnan(value).any(axis=0)
-    return _single(product, mu, variance, bounds=bounds, clip=_UNIT, undefined=undefined)
+    return _single(product, mu, variance, kind=MetricKind(bounds, _UNIT), undefined=undefined)

@@ -1,4 +1,4 @@
-"""Forecasts, priors fitted to counts, consistency, and scores corrected by trusted grades."""
+"""Forecasts, priors fitted to counts, and scores corrected by trusted grades."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from scipy.special import betaln, expit, gammaln, log_expit, ndtri, stdtrit, xlo
 from scorelake.errors import MetricError
 from scorelake.metrics.counts import check_k, distinct, pairs, whole_numbers
 from scorelake.metrics.distributions import Floats, Ints, ratio
-from scorelake.metrics.estimate import finite, posterior
 from scorelake.metrics.interval import interval
 
 _NODES = np.concatenate([[0.0], np.geomspace(1e-4, 0.1, 70, endpoint=False), np.linspace(0.1, 1, 45)])
@@ -70,15 +69,6 @@ def _profile(likelihood: Floats, times: Floats, excess: Floats, iterations: int)
             mu = np.where(move <= low, (mu + low) / 2, np.where(move >= high, (mu + high) / 2, move))
         weights = share / np.maximum(total - mu[:, None] * excess, 1e-9)
     return np.asarray(times @ np.log(np.maximum(weights @ likelihood.T, 1e-300)).T)
-
-
-def cover(n: ArrayLike, c: ArrayLike, tau: float) -> tuple[Floats, Floats]:
-    """Return whether c / n is at least tau (0 or 1), and the probability of that under a uniform prior.
-
-    >>> np.round(sl.metrics.cover(n=[5, 16], c=[3, 12], tau=0.5), 5).tolist()
-    [[1.0, 1.0], [0.65625, 0.97548]]
-    """
-    return finite(name := f"cover@{tau}", n, c), posterior(name, n, c)[0]
 
 
 def judge_corrected(

@@ -17,7 +17,7 @@ import scipy
 
 from scorelake.errors import MetricError
 from scorelake.metrics.distributions import Floats, Ints, ratio
-from scorelake.metrics.estimate import Estimate, blend
+from scorelake.metrics.estimate import Estimate, MetricKind, blend
 from scorelake.metrics.interval import blend_interval, interval, rerun
 from scorelake.threads import parallel_map
 
@@ -62,15 +62,6 @@ class Summaries(SummaryColumns[Floats, Ints]):
 
 
 @dataclass(frozen=True)
-class MetricKind:
-    """Properties of a metric that are the same for all problems, see Estimate."""
-
-    bounds: tuple[float, float]
-    clip: tuple[float, float] | None
-    powers: tuple[float, float] | None
-
-
-@dataclass(frozen=True)
 class Moments:
     """Moments of one metric over groups of problems; groups are the last axis of every array."""
 
@@ -111,12 +102,11 @@ class Moments:
         ends = np.cumsum([len(column) for column in columns[:-1]])
         problems, count, total, posterior, mean, within, undefined, noise_sums = np.split(totals, ends)
         average = np.nan_to_num(ratio(total, count), nan=0.0)
-        kind = MetricKind(estimate.bounds, estimate.clip, estimate.powers)
         seen = np.zeros((0, count.shape[1]))
         if estimate.seen is not None:
             seen = np.maximum.reduceat(estimate.seen[:, histogram.indices], histogram.indptr[:-1], axis=-1)
         return cls(
-            kind, problems[0], count[0], average, _squares(estimate.value, average, histogram),
+            estimate.kind, problems[0], count[0], average, _squares(estimate.value, average, histogram),
             posterior[0], mean, within.reshape(parts, parts, -1), undefined[0], noise_sums, seen,
         )  # fmt: skip
 
@@ -213,7 +203,6 @@ def summarize_moments(
     value, se = np.where(hidden, np.nan, average), np.where(hidden, np.nan, np.sqrt(error))
     ends = [_ends(*row, confidence) for row in zip([each[0] for each in moments], samples, value, se, strict=True)]
     lo, hi = np.where(np.isnan(value), np.nan, np.swapaxes(ends, 0, 1))
-    bound_lo, bound_hi = _bounds(lo, hi, 1 - count / problems, kinds)
     noise = np.stack([each[0].noise for each in moments], axis=1)
     reruns = rerun(value, _variance_of_rerun(noise, count, value), noise[2], confidence)
     sigma = np.sqrt(variance)
@@ -221,21 +210,9 @@ def summarize_moments(
     limits = np.array([clip or kind.clip or kind.bounds for kind in kinds])[:, :, None]
     mu_ends = (np.clip(end, limits[:, 0], limits[:, 1]) for end in (mu - reach, mu + reach))
     counts = (np.broadcast_to(problems, count.shape).astype(np.int64), count.astype(np.int64), units)
-    columns: Any = (
-        value,
-        lo,
-        hi,
-        se,
-        bound_lo,
-        bound_hi,
-        *reruns,
-        mu,
-        sigma,
-        *mu_ends,
-        *counts,
-        [kind.bounds for kind in kinds],
-    )
-    return [Summaries(*row) for row in zip(*columns, strict=True)]
+    columns: Any = (value, lo, hi, se, *_bounds(lo, hi, 1 - count / problems, kinds), *reruns, mu, sigma, *mu_ends)
+    bounds = [kind.bounds for kind in kinds]
+    return [Summaries(*row) for row in zip(*columns, *counts, bounds, strict=True)]
 
 
 def _variance_of_rerun(sums: Floats, count: Floats, value: Floats) -> Floats:

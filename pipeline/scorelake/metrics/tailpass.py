@@ -9,7 +9,7 @@ problem. All numbers are exact sums over the outcomes that k attempts can have; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from math import comb
 from statistics import NormalDist
@@ -90,8 +90,7 @@ def tailpass_empirical(
 class Profile:
     """Probabilities of k attempts to reach each threshold, averaged over problems, with their posterior covariance.
 
-    A variance needs pairs of outcomes and raises MetricError if there are too many. Methods that return two floats
-    return a posterior mean and standard deviation.
+    A variance needs pairs of outcomes and raises MetricError if there are too many.
     """
 
     k: int
@@ -126,30 +125,13 @@ class Profile:
         half_width = NormalDist().inv_cdf((1 + confidence) / 2) * self.std
         return np.clip(self.mean - half_width, 0, 1), np.clip(self.mean + half_width, 0, 1)
 
-    def linear(self, weights: ArrayLike) -> tuple[float, float]:
-        """Return the moments of a weighted sum over the thresholds; weights are >= 0 with sum 1."""
-        w = np.asarray(weights, dtype=np.float64)
-        if w.shape != self.thresholds.shape or not (w >= 0).all() or abs(w.sum() - 1) > _TOLERANCE:
-            raise MetricError(f"weights must be {self.thresholds.size} numbers >= 0 with sum 1, got {weights!r}")
-        return self._moments(self._tails @ w)
-
     def moment(self, lam: float) -> tuple[float, float]:
-        """Return the moments of (score of k attempts) ** lam; lam = 1 is bayes@N."""
+        """Return posterior mean and standard deviation of (score of k attempts) ** lam; lam = 1 is bayes@N."""
         if not 0 < lam < np.inf:
             raise MetricError(f"lam must be a number > 0, got {lam!r}")
-        return self._moments(self._scores**lam)
-
-    def discovery(self) -> tuple[float, float]:
-        """Return the moments of the probability of any credit: pass@k for rewards 0 and 1."""
-        return self._moments((self._scores > 0).astype(np.float64))
-
-    def stability(self) -> tuple[float, float]:
-        """Return the moments of the probability of full credit every time: pass^k for rewards 0 and 1."""
-        return self._moments((self._scores >= 1 - _TOLERANCE).astype(np.float64))
-
-    def at_k(self, k: int, thresholds: ArrayLike | None = None) -> Profile:
-        """Return the same posterior at another k."""
-        return replace(self, k=check_k("tailpass", k), thresholds=_check_thresholds(k, thresholds))
+        payoff = (self._scores**lam)[:, None]
+        mean = _expect(payoff, self._outcomes, self.mass, 1).mean()
+        return float(mean), float(np.sqrt(self._covariance(payoff)[0, 0]))
 
     @property
     def _outcomes(self) -> Ints:
@@ -162,10 +144,6 @@ class Profile:
     @property
     def _tails(self) -> Floats:
         return _reaches(self._scores, self.thresholds)
-
-    def _moments(self, payoff: Floats) -> tuple[float, float]:
-        mean = _expect(payoff[:, None], self._outcomes, self.mass, 1).mean()
-        return float(mean), float(np.sqrt(self._covariance(payoff[:, None])[0, 0]))
 
     def _covariance(self, payoff: Floats) -> Floats:
         """Return the covariance of the payoffs' averages over problems."""

@@ -103,7 +103,7 @@ def metric_bounds(metric: Metric, settings: Settings, outcomes: Outcomes) -> tup
         return settings.rubric.bounds or (-np.inf, np.inf)
     if metric.family.vote is not None:
         return 0.0, 1.0
-    return evaluate([metric], np.array([metric.draws]), np.array([0]), UNIFORM)[0].bounds
+    return evaluate([metric], np.array([metric.draws]), np.array([0]), UNIFORM)[0].kind.bounds
 
 
 def problem_values(
