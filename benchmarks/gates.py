@@ -90,7 +90,8 @@ def joint() -> None:
 
 def year() -> None:
     """Print the share of unchanged models with any alarm in a year, and of falls of 3 points found at its end."""
-    print("\n| problems | n | p <= .05 | alarm | falls of 3 points found that night |\n|--:|--:|--:|--:|--:|")
+    head = "problems | n | p <= .05 | alarm | falls of 3 points found that night | nights until found | found in 30"
+    print(f"\n| {head} |\n" + "|--:" * 7 + "|")
     look = np.arange(1, NIGHTS + 1)
     share = 0.05 * 365 / ((364 + look) * (365 + look))
     for problems, n in ((100, 4), (1000, 4), (1000, 16)):
@@ -103,9 +104,16 @@ def year() -> None:
             any_p |= p <= 0.05
             any_alarm |= p <= share[t]
             before = now
-        fallen = RNG.binomial(n, rates * (1 - 0.03 / (0.5 / 1.2))) / n
+        lower = rates * (1 - 0.03 / (0.5 / 1.2))
+        nights = np.full(200, np.inf)  # until the gate against the run before the fall fails, at margin 0
+        for t in reversed(range(NIGHTS)):
+            fallen = RNG.binomial(n, lower) / n
+            nights[gate(before, fallen, 1 - share[t], margin=0) == "fail"] = t + 1
         found = (paired_p(fallen - before) <= share[-1]).mean()
-        print(f"| {problems:,} | {n} | {any_p.mean():.1%} | {any_alarm.mean():.1%} | {found:.1%} |")
+        shares = " | ".join(f"{x:.1%}" for x in (any_p.mean(), any_alarm.mean(), found))
+        middle = np.median(nights)
+        wait = f"{middle:.0f}" if np.isfinite(middle) else "more than 365"
+        print(f"| {problems:,} | {n} | {shares} | {wait} | {(nights <= 30).mean():.1%} |")
 
 
 def looks(years: int = 20_000) -> None:

@@ -119,7 +119,7 @@ def _write_every_eval_ever(read: Reader, published: Facts, out: Path) -> list[Pa
     """Write an aggregate per model and protocol, and a record per attempt where attempts passed or failed."""
     paths, run = [], published.run
     for model, protocol in read.rows("SELECT DISTINCT model, protocol FROM model_summary ORDER BY ALL"):
-        number = str(uuid5(NAMESPACE_URL, "\0".join((run["run_id"], model, protocol))))
+        number = str(uuid5(NAMESPACE_URL, f"{model}\0{protocol}"))  # the next run replaces the files of this one
         head = {"schema_version": _EEE_VERSION, "evaluation_id": f"{run['run_id']}/{number}"}
         lines = []
         for benchmark, subject, problem, n, c, ungraded in read.rows(_EEE_PROBLEMS, model, protocol):
