@@ -7,12 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
 import polars as pl
 
-from scorelake.counting.protocols import answer_ids, in_microseconds, protocol_expr
+from scorelake.counting.protocols import answer_ids, attempt_ids, in_microseconds, protocol_expr
 from scorelake.counting.schema_check import Misfit, unfit
-from scorelake.hashing import hash_text
 from scorelake.schemas import NAMED
 from scorelake.settings import Columns as Names
 from scorelake.settings import Settings
@@ -232,7 +230,7 @@ def _passed(key: str, names: Names, schema: Schema, bad: list[pl.Expr], wrong: l
     if kind in (pl.Null, pl.Boolean) and not is_inverted:
         return column.cast(pl.Boolean)
     if (kind in _TEXTS and names.pass_values) or is_inverted:
-        text = protocol_expr(pl.col(name)) if is_inverted else column.cast(pl.String)
+        text = protocol_expr(column) if is_inverted else column.cast(pl.String) if kind == pl.Binary else column
         if "" not in (*names.pass_values, *names.fail_values):
             text = pl.when(text != "").then(text)  # an empty cell is no verdict
         if names.fail_values:
@@ -312,7 +310,7 @@ def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
     columns["outcome"] = outcome
     if canonical.attempt is not None:
         if canonical.attempt.column is None:
-            columns["attempt"] = pl.lit(_text_attempt_ids(pl.Series([canonical.attempt.value])).item(), pl.Int64)
+            columns["attempt"] = pl.lit(attempt_ids(pl.Series([canonical.attempt.value])).item(), pl.Int64)
         else:
             columns["attempt"] = _attempt_id(pl.col(canonical.attempt.column), schema[canonical.attempt.column])
     if canonical.score is not None:
@@ -338,8 +336,8 @@ def read_types(canonical: Canonical, schema: Schema) -> dict[str, pl.DataType]:
     types = dict[str, pl.DataType]()
     for name in canonical.columns:
         is_attempt = canonical.attempt is not None and name == canonical.attempt.column
-        is_text = schema[name] in (pl.String, pl.Categorical, pl.Enum) and not is_attempt
-        types[name] = pl.Categorical() if is_text else schema[name]
+        text: pl.DataType = pl.String() if is_attempt else pl.Categorical()
+        types[name] = text if schema[name] in (pl.String, pl.Categorical, pl.Enum) else schema[name]
     for key, sources in canonical.keys.items():
         for source in sources:
             if source.column is not None and types[source.column] == pl.Categorical():
@@ -378,23 +376,17 @@ def _attempt_id(column: pl.Expr, kind: pl.DataType) -> pl.Expr:
     """
     if kind.is_integer() and kind not in (pl.UInt64, pl.Int128):
         return column.cast(pl.Int64)
-    return column.cast(pl.String).map_batches(_text_attempt_ids, pl.Int64)
-
-
-def _text_attempt_ids(texts: pl.Series) -> pl.Series:
-    number = texts.cast(pl.Int64, strict=False)
-    is_number = number.is_not_null() & (number.cast(pl.String) == texts)
-    hashes = pl.Series(hash_text(texts).view(np.int64))
-    return pl.select(pl.when(is_number).then(number).when(texts.is_not_null()).then(hashes)).to_series()
+    return column.cast(pl.String).map_batches(attempt_ids, pl.Int64)
 
 
 def _carried(source: Source, schema: Schema) -> pl.Expr:
-    """A carried value as it is kept: texts of any kind as texts, all else as it is."""
+    """A carried value: texts of any kind as codes, since long ones would take memory in every row."""
     if source.column is None:
-        return pl.lit(source.value, pl.Null if source.value is None else pl.String)
+        return pl.lit(source.value, pl.Null if source.value is None else pl.Categorical())
     column, kind = pl.col(source.column), schema[source.column]
     if kind.is_temporal():
         return column.cast(in_microseconds(kind))
     if kind.is_float():  # one zero, not two; DuckDB has no half float
         return column.cast(pl.Float64 if kind == pl.Float64 else pl.Float32) + 0
-    return column.cast(pl.String) if isinstance(kind, pl.Categorical | pl.Enum | pl.Binary) else column
+    column = column.cast(pl.String) if kind == pl.Binary else column
+    return column.cast(pl.Categorical()) if kind in _TEXTS and kind != pl.Null else column

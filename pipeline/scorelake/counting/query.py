@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 from numpy.typing import NDArray
 
 from scorelake.counting import kernel
@@ -172,13 +173,15 @@ def count_query(rows: pl.LazyFrame, layout: PartialLayout) -> pl.LazyFrame:
     protocol = [name for name in names if name.startswith(PROTOCOL_PREFIX)]
     carried = [name.removeprefix(CARRY_PREFIX) for name in names if name.startswith(CARRY_PREFIX)]
     is_valid = pl.col("outcome") != REJECTED
-    return rows.group_by(*NAMED, *protocol).agg(
+    ends = {name: pl.col(CARRY_PREFIX + name).filter(is_valid) for name in carried}
+    counts = rows.group_by(*NAMED, *protocol).agg(
         pl.len().cast(pl.Int64).alias("rows"),
         (~is_valid).sum().cast(pl.Int64).alias("rejected"),
         *_aggregates(layout, is_valid),
-        *(pl.col(CARRY_PREFIX + name).filter(is_valid).min().alias(f"min:{name}") for name in carried),
-        *(pl.col(CARRY_PREFIX + name).filter(is_valid).max().alias(f"max:{name}") for name in carried),
+        *(values.min().alias(f"min:{name}") for name, values in ends.items()),
+        *(values.max().alias(f"max:{name}") for name, values in ends.items()),
     )
+    return counts.cast({cs.categorical() & cs.matches("^(min|max):"): pl.String})
 
 
 def _aggregates(layout: PartialLayout, is_valid: pl.Expr) -> Iterator[pl.Expr]:
