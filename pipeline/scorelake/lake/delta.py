@@ -78,7 +78,7 @@ def _files(table: Any, where: str, deleted: dict[str, NDArray[Any]]) -> list[Fil
         path = unquote(action["path"])
         refuse_outside(path, where, "Delta")
         values = {logical.get(name, name): value for name, value in (action.get("partition") or {}).items()}
-        about = table_columns(nulls | values, columns, deleted.pop(path, None))
+        about = table_columns(nulls | values, columns, [deleted.pop(path)] if path in deleted else ())
         files.append(File(path, action["size_bytes"], 0, table=about))
     if deleted:
         raise DataError(f"a deletion vector is of a file that the table does not have: {min(deleted)}", where=where)

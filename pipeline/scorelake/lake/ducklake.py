@@ -100,8 +100,8 @@ class _Table:
                 if column := self._columns.get(entry["target_field_id"]):
                     name, stored = column["column_name"], entry["source_name"]
                     names[name], values[name] = (stored, None), File(path, 0, 0).hive.get(stored, values[name])
-            rows_deleted = np.concatenate([np.empty(0, np.int64), *deleted.get(file["data_file_id"], ())])
-            yield File(path, file["file_size_bytes"], 0, table=table_columns(values, names, rows_deleted))
+            about = table_columns(values, names, deleted.get(file["data_file_id"], ()))
+            yield File(path, file["file_size_bytes"], 0, table=about)
 
     def inlined_files(self) -> Iterator[File]:
         """Write rows that only the catalog has to files in the cache; their columns have the names of their time."""

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from scorelake.errors import DataError, LakeError, StorageError, UsageError
@@ -78,7 +77,7 @@ def _normalize(location: str) -> str:
 def _table(metadata: Any, where: str, read: Callable[[str], bytes]) -> Any:
     """Return a pyiceberg table whose files are read by a function."""
     from pyiceberg.catalog.noop import NoopCatalog  # noqa: PLC0415
-    from pyiceberg.io import FileIO, InputFile, OutputFile  # noqa: PLC0415
+    from pyiceberg.io import FileIO, InputFile  # noqa: PLC0415
     from pyiceberg.table import StaticTable  # noqa: PLC0415
 
     class TableInput(InputFile):
@@ -92,14 +91,10 @@ def _table(metadata: Any, where: str, read: Callable[[str], bytes]) -> Any:
             return io.BytesIO(read(self.location))
 
     class ReadOnlyIO(FileIO):
+        new_output = delete = None  # type: ignore[assignment]
+
         def new_input(self, location: str) -> InputFile:
             return TableInput(location)
-
-        def new_output(self, location: str) -> OutputFile:
-            raise NotImplementedError
-
-        def delete(self, location: Any) -> None:
-            raise NotImplementedError
 
     return StaticTable(("lake", "table"), metadata, where, ReadOnlyIO(), NoopCatalog(""))
 
@@ -120,12 +115,12 @@ def _files(table: Any, folder: str, current: Callable[[str], str], read: Callabl
         for each in task.delete_files:
             if each.file_path not in deletions:
                 deletions[each.file_path] = deleted_rows(read(each.file_path), each.file_format == "PUFFIN")
-        none = np.empty(0, np.int64)
-        deleted = np.concatenate([none, *(each.get(file.file_path, none) for each in deletions.values())])
+        deleted = [each[file.file_path] for each in deletions.values() if file.file_path in each]
         partition = {
             schema.find_column_name(part.source_id): file.partition[i]
             for i, part in enumerate(specs[file.spec_id].fields)
             if str(part.transform) == "identity"
         }
         values = defaults | {name: value for name, value in partition.items() if name in defaults}
-        yield File(path[len(folder) + 1 :], file.file_size_in_bytes, 0, table=table_columns(values, columns, deleted))
+        about = table_columns(values, columns, deleted)
+        yield File(path[len(folder) + 1 :], file.file_size_in_bytes, 0, table=about)

@@ -97,7 +97,9 @@ def _check_counts(out: Output, manifest: Manifest, location: str) -> Finding:
     with (
         TemporaryDirectory() as folder,
         local_copy(shard, Path(folder) / "lake", settings) as local,
-        duckdb.connect() as db,
+        duckdb.connect(
+            config={"memory_limit": f"{max(1.0, settings.run.memory)}GiB", "temp_directory": folder}
+        ) as db,
     ):
         db.execute("SET TimeZone = 'UTC'")
         counts = out.snapshots / manifest["run"]["run_id"] / "problem_counts"

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -90,16 +90,16 @@ class File:
 
 
 def table_columns(
-    values: Mapping[str, Any], columns: Mapping[str, tuple[str, int | None]], deleted: NDArray[Any] | None = None
+    values: Mapping[str, Any], columns: Mapping[str, tuple[str, int | None]], deleted: Sequence[NDArray[Any]] = ()
 ) -> str:
     """Serialize what a table knows of a file.
 
     `values` are those of columns that the file does not have, as texts: True -> "true", 3.0 -> "3"; `columns` maps
-    the columns of the table to their names in the file and their field ids; `deleted` are positions of rows.
+    the columns of the table to their names in the file and their field ids; `deleted` has positions of rows.
     """
     table: dict[str, Any] = {"values": {name: _text(value) for name, value in values.items()}, "columns": columns}
-    if deleted is not None and len(deleted):
-        gaps = np.diff(np.unique(deleted), prepend=0).astype(np.uint32)
+    if deleted:
+        gaps = np.diff(np.unique(np.concatenate(deleted)), prepend=0).astype(np.uint32)
         table["deleted"] = base64.b85encode(zlib.compress(gaps.tobytes())).decode()
     return json.dumps(table, sort_keys=True)
 
