@@ -250,6 +250,8 @@ class Recount:
             value, passed = raw[names.passed], None
             text = text_value(value) if isinstance(value, str | bytes) else protocol_value(value)
             is_spelled = isinstance(value, str | bytes) or (names.pass_values and not isinstance(value, bool))
+            if text == "" and "" not in (*names.pass_values, *names.fail_values):
+                value = None  # an empty cell is no verdict
             if value is not None and is_spelled:
                 if text not in names.pass_values and text not in (names.fail_values or (text,)):
                     return None
