@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,10 +73,11 @@ def run(lake: Path | str | pl.DataFrame, out: Path, config: str | None = None, *
     return score_lake(lake, Output(out), load(toml, **{"metrics.names": tuple(names), **flags}), **options)
 
 
-def call(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """The command line in this process, which takes a fraction of the time of `cli`; a defect is an exception."""
+def call(*arguments: object, cwd: Path | str = ".") -> subprocess.CompletedProcess[str]:
+    """Run a command in this process, which takes a fraction of the time of `cli`; a bug is an exception."""
     words = [str(argument) for argument in arguments]
-    done = CliRunner().invoke(app, words)
+    with chdir(cwd):
+        done = CliRunner().invoke(app, words)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)

@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -59,8 +58,7 @@ def run(command: str, folder: Path) -> list[str]:
     lexer.whitespace_split = True
     words = list(lexer)
     if words[0] == "scorelake" and not any(set(word) <= set("();<>|&") for word in words):
-        with chdir(folder):
-            done = call(*words[1:])
+        done = call(*words[1:], cwd=folder)
     else:
         env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         bash = ["bash", "-c", command]

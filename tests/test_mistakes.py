@@ -1,13 +1,12 @@
-"""Twenty likely mistakes, each answered with the fix in one line."""
+"""Likely mistakes, each answered with the fix in one line."""
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
-from conftest import FIXTURES
+from conftest import FIXTURES, call, run
 
 MISTAKES = {
     "a metric under another name": ("show out --metric acc", "did you mean pass@1?"),
@@ -23,6 +22,8 @@ MISTAKES = {
     ),
     "a misspelled key": ("score lake --out new --column modle=model", "did you mean model?"),
     "a misspelled slice": ("score lake --out new --by dificulty", "say in the command: --by difficulty"),
+    "a window without a length": ("score lake --out new --window date", "such as date=7d, date=2026-11-01 or run=3"),
+    "a misspelled window": ("score lake --out new --window nite=3", "no file has a value in the column of [window]"),
     "a slice that was not scored": ("show out --by difficulty", "score with --by difficulty first"),
     "no output": ("show nowhere", "run `scorelake score LAKE --out OUT` first"),
     "a misspelled benchmark": ("show out --benchmark synht", "did you mean: synth?"),
@@ -41,7 +42,7 @@ MISTAKES = {
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, cli: Any) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("mistakes")
     for name in ("lake", "logs", "results.parquet"):
         source = FIXTURES / name
@@ -50,14 +51,14 @@ def home(tmp_path_factory: pytest.TempPathFactory, cli: Any) -> Path:
     pl.DataFrame({**rows, "passed": [0, 1, 7, 1]}).write_parquet(home / "verdicts.parquet")
     pl.DataFrame({**rows, "attempt": [0, 0, 1, 2], "passed": [0, 1, 1, 1]}).write_parquet(home / "twice.parquet")
     (home / "rows.csv").write_text("who,what,right\nm,p,1\n")
-    assert cli("score", home / "lake", "--out", home / "out").returncode == 0
+    run(home / "lake", home / "out")
     return home
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_answered_with_the_fix(mistake: str, home: Path, cli: Any) -> None:
+def test_a_mistake_is_answered_with_the_fix(mistake: str, home: Path) -> None:
     command, fix = MISTAKES[mistake]
-    done = cli(*(word.replace("~", " ") for word in command.split()), cwd=home)
+    done = call(*(word.replace("~", " ") for word in command.split()), cwd=home)
     assert done.returncode in (2, 3, 5), done.stderr
     assert any(fix in line for line in done.stderr.splitlines()), done.stderr
     assert "Traceback" not in done.stderr

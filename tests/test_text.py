@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from conftest import Cli, expand, put
+from conftest import call, expand, put
 from scorelake.text import escape_control_lines, escape_controls, plural
 
 NASTY = "m\x1b]0;owned\x07\x1b[31m\u202e\u200b\x9b2J\r"
@@ -17,7 +17,7 @@ def test_what_is_not_seen_is_spelled_out() -> None:
     assert escape_controls("plain / ünïcode 🦀") == "plain / ünïcode 🦀"
     assert escape_controls(NASTY) == r"m\x1b]0;owned\x07\x1b[31m\u202e\u200b\x9b2J\r"
     assert escape_controls("a\nb\tc\udcff") == r"a\nb\tc\udcff"
-    assert all(escape_controls(chr(i)).isprintable() for i in range(0x110000))
+    assert escape_controls("".join(map(chr, range(0x110000)))).isprintable()
 
 
 def test_lines_of_our_own_stay_lines() -> None:
@@ -37,12 +37,17 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
-def test_on_every_way_out(lake: Path, out: Path, cli: Cli) -> None:
-    seen = [cli("score", lake, "--out", out, "--metrics", "pass@1,pass@2")]
-    seen += [cli("show", out), cli("compare", out, NASTY, "n"), cli("compare", out, NASTY, NASTY + "x")]
-    seen += [cli("sql", out, "SELECT model FROM leaderboard"), cli("sql", out, f"SELECT '{NASTY}"), cli("check", out)]
+@pytest.mark.slow
+def test_on_every_way_out(lake: Path, out: Path) -> None:
+    seen = [call("score", lake, "--out", out, "--metrics", "pass@1,pass@2")]
+    seen += [call("show", out), call("compare", out, NASTY, "n"), call("compare", out, NASTY, NASTY + "x")]
+    seen += [
+        call("sql", out, "SELECT model FROM leaderboard"),
+        call("sql", out, f"SELECT '{NASTY}"),
+        call("check", out),
+    ]
     (lake / f"{NASTY}.parquet").write_text("no")
-    seen += [cli("score", lake, "--out", out), cli("score", lake, "--out", out, "--allow-quarantine")]
+    seen += [call("score", lake, "--out", out), call("score", lake, "--out", out, "--allow-quarantine")]
     for done in seen:
         assert "Traceback" not in done.stderr
         for character in "\x1b\x07\x9b\u202e\u200b":
@@ -51,12 +56,12 @@ def test_on_every_way_out(lake: Path, out: Path, cli: Cli) -> None:
     assert r"m\x1b]0;owned" in seen[-2].stderr
 
 
-def test_counts_in_messages_are_right(lake: Path, out: Path, cli: Cli) -> None:
-    said = cli("score", lake, "--out", out).stderr
-    assert "240 new rows in 2 files. Total" in said
-    assert "of 2 models on 30 problems as" in said
+def test_counts_in_messages_are_right(lake: Path, out: Path) -> None:
+    message = call("score", lake, "--out", out).stderr
+    assert "240 new rows in 2 files. Total" in message
+    assert "of 2 models on 30 problems as" in message
     put(lake, pl.read_parquet(lake / "1.parquet").with_columns(model=pl.lit("o")), "2.parquet")
-    said = cli("score", lake, "--out", out, "--metrics", "pass@1").stderr
-    assert "120 new rows in 1 file; 240 cached from 2 files" in said
-    assert "published 1 metric of 3 models on 30 problems" in said
-    assert "1 files" not in said
+    message = call("score", lake, "--out", out, "--metrics", "pass@1").stderr
+    assert "120 new rows in 1 file; 240 cached from 2 files" in message
+    assert "published 1 metric of 3 models on 30 problems" in message
+    assert "1 files" not in message

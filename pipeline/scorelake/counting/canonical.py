@@ -84,7 +84,7 @@ def canonical(settings: Settings, schema: Schema, hive: Hive, strict: bool = Fal
     gold = _passed("gold", names, schema, bad, wrong) if names.gold in schema else None
     attempt = _attempt(settings, schema, hive, wrong)
     answers = _answers(settings, schema, wrong)
-    _check_optional(settings, schema, wrong)
+    _check_optional(settings, schema, hive, wrong)
     if any(strict or not misfit.others_may_have for misfit in wrong):
         raise unfit(wrong, list(schema), list(hive))
     verdicts = [name for name in (names.passed, names.score) if name in schema]
@@ -174,10 +174,13 @@ def _answers(settings: Settings, schema: Schema, wrong: list[Misfit]) -> str:
     return "counted" if settings.answers else "ignored"
 
 
-def _check_optional(settings: Settings, schema: Schema, wrong: list[Misfit]) -> None:
-    """Measures and trusted grades are null where a file lacks them; some file must have them."""
+def _check_optional(settings: Settings, schema: Schema, hive: Hive, wrong: list[Misfit]) -> None:
+    """Measures, trusted grades and windows are null where a file lacks them; some file must have them."""
     optional = [("measures", column) for column in settings.measured.values()]
-    for key, column in [*optional, *([("gold", settings.columns.gold)] if settings.columns.gold else [])]:
+    optional += [("gold", settings.columns.gold)] if settings.columns.gold else []
+    window = settings.window.column
+    optional += [("window", window)] if window and window not in hive else []
+    for key, column in optional:
         if column not in schema:
             wrong.append(_missing(column, key, others_may_have=True))
         elif key == "measures" and not (schema[column].is_numeric() or schema[column] == pl.Null):

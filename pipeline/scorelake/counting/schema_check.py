@@ -130,6 +130,7 @@ def _hint(shared: Sequence[Misfit], columns: Sequence[str], settings: Settings, 
     flags = [f"--column {shlex.quote(f'{key}={name}')}" for key, names in named.items() for name in names]
     flags += [f"--by {shlex.quote(others['by'])}"] if "by" in others else []
     flags += [f"--measure NAME=KIND:{shlex.quote(others['measures'])}"] if "measures" in others else []
+    flags += [f"--window {shlex.quote(others['window'])}=LENGTH"] if "window" in others else []
     instructions = ["say in the config", *(f"    {line}" for line in lines)] if lines else []
     instructions += [f"{'  or' if lines else 'say'} in the command: {' '.join(flags)}"] if flags else []
     return "\n".join(

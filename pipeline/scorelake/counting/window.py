@@ -34,6 +34,8 @@ def rows_outside(
     if name in hive:
         value = hive[name]
         return rows[:0] if value is not None and _number(value) >= _number(since) else rows
+    if names.get(name, name) not in metadata.schema.to_arrow_schema().names:
+        return rows
     outside, first = [], 0
     for values in _columns(path, metadata, names.get(name, name)):
         is_inside = pl.select(pl.lit(values) >= _literal(since, values.dtype)).to_series().fill_null(value=False)
@@ -46,7 +48,7 @@ def first_inside(newest: Iterable[Any], last: str) -> str:
     """Return the first value of a window of a length, 7d, 12h, 2w or 3 (numbers), that ends with the newest value."""
     values = [value for value in newest if value is not None]
     if not values:
-        raise DataError("[window] last: no file has a newest value in its footer", hint='give [window] since = "..."')
+        raise DataError("no file has a value in the column of [window]", hint="name another column")
     end = max(_number(str(value)) if isinstance(value, str) else value for value in values)
     amount, unit = re.fullmatch(r"(\d+)([hdw]?)", last).groups()  # type: ignore[union-attr]
     if isinstance(end, int) and not unit:

@@ -44,6 +44,9 @@ def settings_for(
     flags |= {f"measures.{name}": measure for name, measure in (measures or {}).items()}
     if window:
         column, _, length = window.partition("=")
+        if not (column and length):
+            hint = "such as date=7d, date=2026-11-01 or run=3"
+            raise UsageError(f"must be COLUMN=LENGTH, got {window}", where="--window", hint=hint)
         flags |= {
             "window.column": column,
             f"window.{'last' if re.fullmatch('[0-9]+[hdw]?', length) else 'since'}": length,
