@@ -199,10 +199,10 @@ def _ballots(rates: Rates, size: tuple[int, int], rng: np.random.Generator) -> t
     wrong = (1 - p)[..., None] * np.stack([1 - p, p / 2, p / 2], axis=-1)
     answers = rng.multinomial(8, np.concatenate([p[..., None], wrong], axis=-1)).reshape(-1, 4)
     order = np.argsort(-answers, axis=1, kind="stable")
-    told = np.take_along_axis(answers, order, axis=1)
-    passes = np.where(order == 0, told, 0)
+    counts = np.take_along_axis(answers, order, axis=1)
+    passes = np.where(order == 0, counts, 0)
     lakes = Lakes(p, np.full(size, 8), answers[:, 0].reshape(size))
-    lists = {"answer_counts": told.astype(np.int64), "answer_passes": passes.astype(np.int64)}
+    lists = {"answer_counts": counts.astype(np.int64), "answer_passes": passes.astype(np.int64)}
     kinds = dict.fromkeys(lists, pl.List(pl.Int64))
     frame = problems(lakes, {name: pl.Series(rows.tolist(), dtype=kinds[name]) for name, rows in lists.items()})
     return lakes, frame
@@ -212,13 +212,14 @@ def _scored(
     frame: pl.DataFrame, lakes: Lakes, names: Sequence[str], rewards: bool = False, **settings: object
 ) -> pl.DataFrame:
     """Metrics of answers or rewards of all lakes at once."""
-    asked = Settings.model_validate({"metrics": {"names": names}, **settings})
+    chosen_settings = Settings.model_validate({"metrics": {"names": names}, **settings})
     outcomes = Outcomes(binary=True, rewards=rewards, top_n=int(lakes.n.max()), answers=not rewards)
     with TemporaryDirectory() as home:
         path = Path(home, "part.parquet")
         frame.with_columns(ungraded=pl.lit(0, pl.Int64)).sort(GROUP).write_parquet(path)
-        (result,) = score_buckets([BucketTask(str(path), frame.height, asked, outcomes)])
-        return summary_tables(survey_bucket(path, asked), asked, outcomes, result.moments)[MODEL_SUMMARY.name]
+        (result,) = score_buckets([BucketTask(str(path), frame.height, chosen_settings, outcomes)])
+        survey = survey_bucket(path, chosen_settings)
+        return summary_tables(survey, chosen_settings, outcomes, result.moments)[MODEL_SUMMARY.name]
 
 
 def rewards(lakes: int, rng: np.random.Generator) -> list[Cell]:
@@ -227,12 +228,12 @@ def rewards(lakes: int, rng: np.random.Generator) -> list[Cell]:
     for shape in ("Beta(.3, .7)", "95% .97, 5% .02", "half .1, half .5 to 1"):
         for size in (30, 100):
             made = [_rewards(SHAPES[shape], many, rng) for many in ((1, 200_000), (lakes, size))]
-            for told, known in (("bounds known", {"rubric": {"bounds": (0.0, 1.0)}}), ("not known", {})):
+            for label, options in (("bounds known", {"rubric": {"bounds": (0.0, 1.0)}}), ("not known", {})):
                 names = ("avg@N", "max@4")
-                truth, table = (_scored(frame, lake, names, rewards=True, **known) for lake, frame in made)
+                truth, table = (_scored(frame, lake, names, rewards=True, **options) for lake, frame in made)
                 for name in names:
                     share = covered(of(table, name), float(of(truth, name)["value"][0]))
-                    out.append((f"{shape}, scores, {told}", size, "4", name, share))
+                    out.append((f"{shape}, scores, {label}", size, "4", name, share))
     return out
 
 
@@ -281,10 +282,10 @@ def macro(lakes: int, rng: np.random.Generator) -> list[Cell]:
             parts.append(table.with_columns(benchmark=pl.lit(str(i))))
             for name in truth:
                 truth[name] += expected(name, SHAPES[shape], "4", rng) / len(mix)
-        whole = overall_table(pl.concat(parts), Settings())
+        overall = overall_table(pl.concat(parts), Settings())
         named = " + ".join(f"{shape} x {size}" for shape, size in mix)
         many = sum(size for _, size in mix)
-        out += [(named, many, "4", name, covered(of(whole, name), value)) for name, value in truth.items()]
+        out += [(named, many, "4", name, covered(of(overall, name), value)) for name, value in truth.items()]
     return out
 
 
@@ -322,9 +323,9 @@ def fixed(lakes: int, rng: np.random.Generator) -> tuple[list[str], list[list[st
             truth = {"pass@1": drawn.p.mean(axis=1), "pass@8": (1 - (1 - drawn.p) ** 8).mean(axis=1)}
             shares = [covered(of(printed(drawn, ("pass@1",)), "pass@1"), truth["pass@1"], ("rerun_lo", "rerun_hi"))]
             for prior in priors:
-                some = drawn if prior != "empirical" else Lakes(*(x[:EMPIRICAL] for x in (drawn.p, drawn.n, drawn.c)))
-                table = printed(some, tuple(truth), uncertainty={"prior": prior})
-                shares += [covered(of(table, k), truth[k][: some.n.shape[0]], ("mu_lo", "mu_hi")) for k in truth]
+                used = drawn if prior != "empirical" else Lakes(*(x[:EMPIRICAL] for x in (drawn.p, drawn.n, drawn.c)))
+                table = printed(used, tuple(truth), uncertainty={"prior": prior})
+                shares += [covered(of(table, k), truth[k][: used.n.shape[0]], ("mu_lo", "mu_hi")) for k in truth]
             rows.append([shape, str(size), attempts, *(f"{share:.1%}" for share in shares)])
     return heads, rows
 
@@ -337,9 +338,9 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def wide(cells: Sequence[Cell]) -> str:
     """A row per shape and size, a column per attempts and metric."""
     columns = [(attempts, name) for attempts, names in ATTEMPTS.items() for name in names]
-    found = {cell[:4]: cell[4] for cell in cells}
+    covers = {cell[:4]: cell[4] for cell in cells}
     rows = [
-        [shape, str(size), *(f"{found[shape, size, attempts, name]:.1%}" for attempts, name in columns)]
+        [shape, str(size), *(f"{covers[shape, size, attempts, name]:.1%}" for attempts, name in columns)]
         for shape in SHAPES
         for size in PROBLEMS
     ]

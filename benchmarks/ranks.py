@@ -113,15 +113,15 @@ def simulate(which: int, boards: int, batch: int = 20) -> tuple[float, ...]:
         table = claims(correct, np.full((design.models, design.problems), design.n), first)
         board, a, b = (table[name].cast(int).to_numpy() for name in ("benchmark", "model_a", "model_b"))
         truth = np.sign(design.behind[a] - design.behind[b])
-        said = (table["claim"] == "improvement").to_numpy() * 1 - (table["claim"] == "regression").to_numpy() * 1
-        false = np.bincount(board, (said != 0) & (said != truth), many)
-        losers, winners = (np.where(said > 0, *pair) for pair in ((a, b), (b, a)))
+        claimed = (table["claim"] == "improvement").to_numpy() * 1 - (table["claim"] == "regression").to_numpy() * 1
+        false = np.bincount(board, (claimed != 0) & (claimed != truth), many)
+        losers, winners = (np.where(claimed > 0, *pair) for pair in ((a, b), (b, a)))
         lost, won = np.zeros((2, many, design.models))
         for counts, models in ((lost, losers), (won, winners)):
-            np.add.at(counts, (board, models), said != 0)
+            np.add.at(counts, (board, models), claimed != 0)
         covered = (lost[:, design.behind == 0] == 0).mean(axis=1)  # ranges count claims
         width = (design.models - 1 - won - lost).mean(axis=1) / (design.models - 1)
-        share = false / np.maximum(np.bincount(board, said != 0, many), 1)
+        share = false / np.maximum(np.bincount(board, claimed != 0, many), 1)
         out.append(np.stack([false > 0, share, covered, width]))
     return tuple(np.concatenate(out, axis=1).mean(axis=1).tolist())
 

@@ -9,14 +9,12 @@ from numpy.typing import NDArray
 
 from conftest import ask, run
 from scorelake import metrics
-from scorelake.counting.attempt_order import add_sums, order_sums, retried_groups
+from scorelake.counting.attempt_order import add_sums, order_sums
 from scorelake.errors import DataError
 from scorelake.metrics.sampling import deviates
 from scorelake.publish.snapshot import Output
 from scorelake.read.check import check
 from scorelake.schemas import KEYS
-
-SHAPES = {"Beta(.3, .7)": (0.3, 0.7), "Beta(2, 2)": (2, 2), "Beta(.5, 3)": (0.5, 3)}
 
 
 def problems_of(verdicts: NDArray[np.int64], words: int) -> pl.DataFrame:
@@ -45,21 +43,6 @@ def test_sums_are_those_of_the_verdicts_in_order(words: int) -> None:
     halves = [order_sums(part, frame.columns[len(KEYS) :], "error") for part in (frame, frame[:0])]
     (sums,) = add_sums(halves).values()
     assert deviates(*sums) == pytest.approx(metrics.order_statistics(n, c, min(n), first, last))
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_retries_are_found_in_lakes_of_30_problems(shape: str) -> None:
-    """Attempts until a pass, at most 16; and numbers of attempts that do not depend on them."""
-    rng, found, false = np.random.default_rng(1), [], []
-    for _ in range(400):
-        verdicts = (rng.random((30, 16)) < rng.beta(*SHAPES[shape], (30, 1))).astype(np.int64)
-        passes_before = verdicts.cumsum(axis=1) - verdicts
-        n = rng.integers(4, 17, (30, 1))
-        for made, out in ((passes_before == 0, found), (np.arange(16) < n, false)):
-            frame = problems_of(np.where(made, verdicts, -1), 1)
-            out.append(bool(retried_groups([order_sums(frame, frame.columns[len(KEYS) :], "error")])))
-    assert np.mean(found) >= 0.9
-    assert np.mean(false) <= 0.06
 
 
 def test_retries_are_named_by_the_job(tmp_path: Path, out: Path) -> None:

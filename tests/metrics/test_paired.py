@@ -219,10 +219,10 @@ def test_leading_against_counting() -> None:
 
 def test_only_the_rows_asked_for_are_ranked() -> None:
     scores = _scores(6, 200)
-    _, some = _all(scores, ResamplePlan(500), ranked=np.array([1, 4]))
-    _, alone = _all(scores[[1, 4]], ResamplePlan(500))
+    _, subset = _all(scores, ResamplePlan(500), ranked=np.array([1, 4]))
+    _, separate = _all(scores[[1, 4]], ResamplePlan(500))
     for name in ("lo", "hi", "best"):
-        assert getattr(some, name).tolist() == getattr(alone, name).tolist()
+        assert getattr(subset, name).tolist() == getattr(separate, name).tolist()
 
 
 def test_a_resample_without_common_problems_says_nothing() -> None:

@@ -62,8 +62,8 @@ def any_above(below: Ints, n: Ints, k: int) -> Floats:
 def per_distinct(kernel: Callable[[Any, Any], tuple[Floats, ...]], v: NDArray[Any], w: NDArray[Any]) -> list[Floats]:
     """Evaluate kernel(v, w) elementwise, once per distinct pair."""
     if v.dtype.kind != "f" or not (max(v.max(initial=0), w.max(initial=0)) >= 2.0**52 or (v % 1 + w % 1).any()):
-        total, whole, index = distinct((v + w).astype(np.int64), v.astype(np.int64))  # distinct() needs no sort
-        columns = kernel(whole.astype(v.dtype), (total - whole).astype(w.dtype))
+        total, first, index = distinct((v + w).astype(np.int64), v.astype(np.int64))  # distinct() needs no sort
+        columns = kernel(first.astype(v.dtype), (total - first).astype(w.dtype))
     else:
         pairs, index = np.unique(v.ravel() + 1j * w.ravel(), return_inverse=True)
         columns = kernel(pairs.real, pairs.imag)

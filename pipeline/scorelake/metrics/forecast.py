@@ -93,9 +93,9 @@ def judge_corrected(
     size, m = every.size, y.size
     if m < max(min_labelled, 2):
         return np.nan, np.nan, np.nan, np.nan
-    among = np.cov(np.stack([every[at], y, f]))
-    bottom = every.var(ddof=1) / size + among[2, 2] / m - 2 * among[0, 2] / size
-    top = among[1, 2] / m - among[0, 1] / size
+    covariance = np.cov(np.stack([every[at], y, f]))
+    bottom = every.var(ddof=1) / size + covariance[2, 2] / m - 2 * covariance[0, 2] / size
+    top = covariance[1, 2] / m - covariance[0, 1] / size
     share = float(np.clip(top / bottom, 0, 1)) if bottom > 0 else 1.0
     rest = y - share * f
     value = share * every.mean() + rest.mean()
