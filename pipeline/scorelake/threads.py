@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
-BLAS = "OPENBLAS_NUM_THREADS"
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -47,11 +46,9 @@ def batch_by_size(items: Sequence[Item], size: Callable[[Item], float], max_size
 def single_threaded_blas() -> Iterator[None]:
     """Compute matrix products on the calling thread, since our own threads use all cores already.
 
-    With threads of its own, BLAS took 2.0 instead of 1.1 s of CPU to compare 20 models of 10 million attempts.
+    With threads of its own, BLAS took 2.0 instead of 1.1 s of CPU to compare 20 models of 10 million attempts, and 80 s
+    on a busy machine, where they wait for each other.
     """
-    if os.environ.get(BLAS) == "1":  # the command line sets it before numpy is loaded
-        yield
-        return
     with _blas_controller().limit(limits=1, user_api="blas"):
         yield
 
