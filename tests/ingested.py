@@ -1,10 +1,9 @@
-"""What is in a lake, counted without any of our own code: exact fractions over the rows of its files."""
+"""Count the attempts of a lake without code of the package."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -15,7 +14,7 @@ Problems = dict[tuple[Any, ...], list[Any]]
 
 
 def rows(lake: Path) -> Iterator[dict[str, Any]]:
-    """Every row of every file, with the benchmark of its folder."""
+    """Yield every row of every file, with the benchmark of its folder."""
     for path in sorted(lake.rglob("*.parquet")):
         benchmark = unquote(path.parent.name.removeprefix("benchmark="))
         yield from (
@@ -24,7 +23,7 @@ def rows(lake: Path) -> Iterator[dict[str, Any]]:
 
 
 def problems(lake: Path, benchmark: str | None = None) -> Problems:
-    """Verdicts or rewards of the graded attempts per problem, model and protocol; an attempt counts once."""
+    """Return verdicts or rewards of the graded attempts per problem, model and protocol; an attempt counts once."""
     attempts: dict[tuple[Any, ...], dict[str, Any]] = defaultdict(dict)
     for row in rows(lake):
         if benchmark in (None, row["benchmark"]):
@@ -34,16 +33,10 @@ def problems(lake: Path, benchmark: str | None = None) -> Problems:
             value = row["score"] if "score" in row else row["passed"]
             if attempts[key].get(row["attempt"]) is None:
                 attempts[key][row["attempt"]] = value
-    return {key: [value for value in told.values() if value is not None] for key, told in attempts.items()}
+    return {key: [value for value in values.values() if value is not None] for key, values in attempts.items()}
 
 
-def average(found: Problems) -> float:
-    """The mean of all attempts, not of the problems."""
-    values = [Fraction(value) for told in found.values() for value in told]
-    return float(sum(values) / len(values))
-
-
-def counts(found: Problems) -> tuple[int, int]:
-    """(passes, graded attempts)."""
-    values = [value for told in found.values() for value in told]
+def counts(problems: Problems) -> tuple[int, int]:
+    """Return passes and graded attempts."""
+    values = [value for each in problems.values() for value in each]
     return sum(value is True for value in values), len(values)

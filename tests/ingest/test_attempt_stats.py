@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from scorelake.ingest.attempt_stats import compute_stats, find_mixed_rows
+from scorelake.ingest.attempt_stats import compute_stats
 
 
 def stage(
@@ -68,12 +68,10 @@ def test_sources_conflict_only_if_they_have_the_same_identity(tmp_path: Path) ->
 def test_problem_with_different_contents_is_detected_in_any_number_of_passes(limit: int, tmp_path: Path) -> None:
     rows = [(7, i, 0.0, False) for i in range(30)]
     contents: list[int | None] = [5] * 29 + [None]
-    assert compute_stats([(stage(tmp_path / "same", rows, contents), None)], limit).mixed_problem is None
+    assert compute_stats([(stage(tmp_path / "same", rows, contents), None)], limit).conflicts == []
     contents[20] = 6
     files = [(stage(tmp_path / "mixed", rows, contents), None)]
-    problem = compute_stats(files, limit).mixed_problem
-    assert problem is not None
-    assert find_mixed_rows(files, problem) == ((0, 0), (0, 20))
+    assert compute_stats(files, limit).conflicts == [((0, 0), (0, 20))]
 
 
 def test_rewards_have_a_range_and_no_pass_at_k(tmp_path: Path) -> None:

@@ -440,6 +440,8 @@ def test_lm_eval_rows_that_do_not_name_their_filter(tmp_path: Path) -> None:
         edit(lambda document: document.update(results={"toy": published}))(results)
     assert load(tmp_path).total.passed == 6
     update(doc_id="c__d-22", doc_hash="hash of c__d-22")(path)
+    assert "one attempt, two verdicts: problem c__d-22" in refusals(load(tmp_path))
+    edit_lines(lambda i, record: record.update(exact_match=1.0))(path)
     assert "problem_id c__d-22 occurs twice in one run" in refusals(load(tmp_path))
 
 
@@ -631,13 +633,13 @@ def test_deepeval_in_its_hidden_folder_only_if_named(tmp_path: Path) -> None:
     hidden = path.parent / ".deepeval" / ".latest_test_run.json"
     hidden.parent.mkdir()
     path.rename(hidden)
-    with pytest.raises(DataError, match="no results in 0 files"):
+    with pytest.raises(DataError, match="a hidden folder: name it to read it"):
         load(tmp_path)
     options = IngestOptions(metric=("Correctness.score",))
     report = ingest([str(hidden.parent)], str(tmp_path / "lake"), options=options)
     assert (report.total.rows, report.total.mean) == (12, 0.25)
     hidden.write_text('{"testRunLink": "https://example.com"}')
-    report = ingest([str(hidden)], str(tmp_path / "lake"))
+    report = ingest([str(hidden.parent)], str(tmp_path / "lake"))
     assert "has only a link to the test run" in refusals(report)
 
 
@@ -880,14 +882,18 @@ def write_tasks(home: Path) -> list[str]:
         path = home / "m1" / run / task / "result.txt"
         path.parent.mkdir(parents=True)
         path.write_text(text)
-        path.with_name("meta.json").write_text(json.dumps({"result": {"success": text == "1.0\n"}}, indent=1))
+        path.with_name(".meta.json").write_text(json.dumps({"result": {"success": text == "1.0\n"}}, indent=1))
     return [str(path) for path in home.rglob("result.txt")]
 
 
-@pytest.mark.parametrize("kind", ["folder", "files", "zip"])
+@pytest.mark.parametrize("kind", ["folder", "texts", "files", "zip"])
 def test_generic_documents_whose_path_has_names(tmp_path: Path, kind: str) -> None:
     paths, success = write_tasks(tmp_path / "logs"), "value"
-    if kind != "files":
+    if kind == "texts":
+        for path in (tmp_path / "logs").rglob("*.json"):
+            path.rename(path.with_suffix(".log"))
+        paths = [str(tmp_path / "logs")]
+    elif kind != "files":
         paths, success = [str(tmp_path / "logs")], "result.success"
     if kind == "zip":
         with ZipFile(tmp_path / "x.zip", "w") as archive:

@@ -118,6 +118,19 @@ def test_a_contradiction_with_an_unchanged_file_is_refused(tmp_path: Path) -> No
     assert lakes.counts(lakes.problems(tmp_path / "lake")) == (1, 1)
 
 
+def test_a_contradiction_with_a_log_that_was_read_before_is_refused(tmp_path: Path) -> None:
+    """`score` would refuse the lake; each log was accepted on its own."""
+    record = {"problem_id": "p", "attempt": 1}
+    for name, passed in (("one", True), ("same", True), ("null", None)):
+        load(tmp_path / "lake", write_rows(tmp_path / f"{name}.jsonl", record | {"passed": passed}))
+    other = write_rows(tmp_path / "other.jsonl", record | {"passed": False})
+    with pytest.raises(DataError, match=r"attempt 1 is 0 in other.jsonl and 1 in the lake"):
+        load(tmp_path / "lake", other)
+    assert lakes.counts(lakes.problems(tmp_path / "lake")) == (1, 1)
+    assert load(tmp_path / "lake", other, benchmark="c").status == "written"
+    assert load(tmp_path / "lake", other, model="n").status == "written"
+
+
 def test_score_reads_the_files_in_force(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "one.jsonl", {"problem_id": "p", "passed": True})
     load(tmp_path / "lake", path)
@@ -295,11 +308,8 @@ def test_files_that_are_not_results_are_listed_or_refused(tmp_path: Path) -> Non
         ("cut.json", '{"ver', "broken JSON"),
         ("empty.jsonl", "", "is empty"),
         ("pointer.json", "version https://git-lfs.github.com/spec/v1\noid sha256:x\n", "git-LFS pointer"),
-        (
-            "table.jsonl",
-            '{"id": 1, "reward": 1}\n{"id": 2, "reward": 0}\n',
-            "has no known format; lines, keys: id, reward",
-        ),
+        ("table.jsonl", '{"id": 1, "reward": 1}\n{"id": 2, "reward": 0}\n', "format; lines, keys: id, reward"),
+        ("table.csv", "id;passed\n1;0\n", "has no known format; text, keys: id, passed"),
         ("broken.eval", "PK\x03\x04 and no more", "cannot be read to its end"),
     ):
         path = tmp_path / "logs" / name
@@ -309,6 +319,16 @@ def test_files_that_are_not_results_are_listed_or_refused(tmp_path: Path) -> Non
     named = tmp_path / "logs" / "package.json"
     assert "has no known format; object, keys: name" in load(tmp_path / "other", named, format="auto").refused[0].what
     assert "is not a helm result" in load(tmp_path / "other", named, format="helm").refused[0].what
+
+
+def test_a_broken_companion_is_refused_once_and_its_logs_are_listed(tmp_path: Path) -> None:
+    review = LAYOUTS["evalscope"].write(tmp_path, TABLE)
+    shutil.copy(review, review.with_name("toy_other.jsonl"))
+    (tmp_path / "reports" / "m" / "toy.json").write_text("[1]")
+    report = load(tmp_path / "lake", tmp_path / "reviews", format="auto")
+    assert [str(error) for error in report.refused] == [f"{tmp_path}/reports/m/toy.json: is [1], not an object"]
+    assert [Path(name).name for name in report.ignored] == ["toy_main_set.jsonl", "toy_other.jsonl"]
+    assert all("which is refused" in reason for reason in report.ignored.values())
 
 
 @pytest.mark.slow

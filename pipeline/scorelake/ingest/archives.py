@@ -1,4 +1,4 @@
-"""Open files that may be packed, within the memory that there is for one record."""
+"""Open files that may be packed, and Parquet files, within the memory that there is for one record."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import lzma
 import struct
 import sys
 import zlib
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
+
+import pyarrow.parquet as pq
 
 from scorelake.errors import DataError
 from scorelake.storage.parquet import MACHINE
@@ -47,7 +49,7 @@ def archive_errors(path: object) -> Iterator[None]:
     except (OSError, *_DAMAGED) as error:
         if isinstance(error, OSError) and error.errno in MACHINE:
             raise
-        reason = str(error) or type(error).__name__
+        reason = str(error) or "it is damaged"
         if isinstance(error, UnicodeDecodeError):
             reason = f"not UTF-8: {error.reason} {error.object[error.start : error.start + 4]!r}"
         what = f"cannot be read to its end ({reason})"
@@ -61,42 +63,46 @@ class Reading:
     max_record: int = SMALL_RECORD
     file: IO[bytes] | None = None
 
-    def fit(self, n_bytes: float) -> None:
-        """Set the longest record by the memory that there is for it."""
-        self.max_record = max(CHUNK, min(MAX_RECORD, int(n_bytes / BYTES_PER_CHARACTER)))
-
     @property
     def position(self) -> int:
         return 0 if self.file is None or self.file.closed else self.file.tell()
 
 
 @contextmanager
-def open_unpacked(path: Path, reading: Reading) -> Iterator[IO[bytes]]:
+def open_unpacked(path: Path, reading: Reading | None = None) -> Iterator[IO[bytes]]:
     """Open a file; gzip, zstd, and a zip of one file, are unpacked. Damaged archives are refused.
 
     `archive.zip/folder/a.json` is a file in a zip of several.
     """
-    archive = next((parent for parent in path.parents if parent.is_file()), None)
-    with ExitStack() as files, archive_errors(path):
-        plain = reading.file = files.enter_context((archive or path).open("rb"))
-        if archive is not None:
-            file = files.enter_context(ZipFile(plain))
-            yield files.enter_context(file.open(path.relative_to(archive).as_posix()))
-            return
+    archive = next((parent for parent in path.parents if parent.is_file()), path)
+    with archive_errors(path), archive.open("rb") as plain:
+        if reading is not None:
+            reading.file = plain
         magic = plain.read(4)
         plain.seek(0)
-        if magic[:2] == GZIP:
-            yield cast(IO[bytes], files.enter_context(gzip.open(plain)))
-        elif magic == ZSTD:
-            yield cast(IO[bytes], files.enter_context(ZstdFile(plain)))
-        elif magic == ZIP:
-            file = files.enter_context(ZipFile(plain))
-            names = [name for name in file.namelist() if not name.endswith("/")]
+        if magic == ZIP:
+            file = ZipFile(plain)
+            names = file_names(file) if archive == path else [path.relative_to(archive).as_posix()]
             if len(names) != 1:
                 raise DataError(f"a zip of {len(names)} files", where=str(path), hint="unpack it first")
-            yield files.enter_context(file.open(names[0]))
+            yield file.open(names[0])
+        elif magic[:2] == GZIP:
+            yield cast(IO[bytes], gzip.GzipFile(fileobj=plain))
         else:
-            yield plain
+            yield cast(IO[bytes], ZstdFile(plain)) if magic == ZSTD else plain
+
+
+def file_names(archive: ZipFile) -> list[str]:
+    """List the files in a zip."""
+    return [name for name in archive.namelist() if not name.endswith("/")]
+
+
+def read_parquet(path: Path, columns: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet file with these columns, where it has them."""
+    with archive_errors(path), pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
+        names = [name for name in file.schema_arrow.names if name in columns]
+        for batch in file.iter_batches(64, columns=names, use_threads=False):  # texts of 1 MB may compress to nothing
+            yield from batch.to_pylist()
 
 
 def too_long(what: str, limit: int, where: object) -> DataError:

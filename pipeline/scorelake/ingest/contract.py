@@ -1,6 +1,6 @@
 """Types shared by all adapters. `formats/__init__.py` describes how they fit together.
 
-An adapter gets a LogSource and IngestOptions, yields AttemptRows, and fills in a RunInfo. Everything else (discovery,
+An adapter gets a LogRun, yields AttemptRows, and fills in the metadata of the run. Everything else (discovery,
 validation, statistics, writing) is the same for all formats.
 """
 
@@ -35,7 +35,7 @@ MEASURES = (*KINDS, "step")
 
 
 class AttemptRow(NamedTuple):
-    """One attempt. Fields that are None fall back to the RunInfo of the source."""
+    """One attempt. Fields that are None fall back to those of the run."""
 
     problem_id: Any
     attempt: Any
@@ -92,7 +92,6 @@ class IngestOptions:
     @classmethod
     def parse(cls, **typed: Any) -> IngestOptions:
         """Parse command-line arguments: lists may be repeated or separated by commas, pairs are KEY=THEIRS."""
-        typed = {name: value for name, value in typed.items() if value is not None}
         lists = {
             name: tuple(part.strip() for text in value for part in text.split(",") if part.strip())
             for name, value in typed.items()
@@ -152,14 +151,26 @@ def names_task(text: str, task: str) -> bool:
 
 
 @dataclass
-class RunInfo:
-    """Metadata of one source, filled in by the adapter. It is evaluated after the last attempt."""
+class LogRun:
+    """The files of one run of a tool, how to read them, and what an adapter finds out about the run."""
 
     path: Path
     """The file or folder by which users know the run."""
-    options: IngestOptions
-    outcome: Outcome
-    errors: ErrorRule
+    format: str
+    files: tuple[Path, ...]
+    """Files with attempts."""
+    companions: tuple[Path, ...] = ()
+    """Files with metadata of the same run."""
+    digest: str = ""
+    """Checksum of all files."""
+    tag: str = ""
+    """Checksum of the files with attempts: names attempts that have no id, the same for every copy of a file."""
+    reading: Reading = field(default_factory=Reading)
+    options: IngestOptions = field(default_factory=IngestOptions)
+    outcome: Outcome = "passed"
+    errors: ErrorRule = "ungraded"
+
+    # Set by the adapter, until the last attempt:
     run_id: str = ""
     model: str | None = None
     benchmark: str | None = None
@@ -173,6 +184,8 @@ class RunInfo:
     """Which scorer, filter or metric counts and why, by option and task; "" where there was nothing to choose."""
     claims: list[Claim] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    document: dict[str, Any] = field(default_factory=dict)
+    """What a document has besides its records."""
     excluded_rows: int = 0
     """Rows that do not count by the format's own rules, such as a torn last line that is written again."""
     rows_name_benchmark: bool = False
@@ -185,6 +198,35 @@ class RunInfo:
     """Models that rows name where --model names another; the first few."""
     precedence: float = 0.0
     """Of several logs of one identity only those with the highest count: a retry replaces what it retries."""
+
+    @property
+    def file(self) -> Path:
+        return self.files[0]
+
+    @property
+    def folder(self) -> Path:
+        return self.file.resolve().parent
+
+    def lines(self, path: Path | None = None, torn: list[int] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield (line number, record) of a JSON Lines file; see `json_stream.lines`."""
+        return json_stream.lines(path or self.file, torn, self.reading)
+
+    def members(self, *keys: str, skip: Collection[str] = ()) -> Iterator[tuple[str, Any, Any]]:
+        """Yield (key, name, value) of a large JSON document; see `json_stream.members`."""
+        return json_stream.members(self.file, keys, reading=self.reading, skip=skip)
+
+    def records(self, key: str, skip: Collection[str] = ()) -> Iterator[tuple[Any, Any]]:
+        """Yield (name, value) of the elements below one key of a large document; the rest is put into `document`."""
+        for top, name, value in self.members(key, skip=skip):
+            if top == key and name is not None:
+                yield name, value
+            else:
+                self.document[top] = value
+
+    def companion(self, name: str | None = None) -> dict[str, Any]:
+        """Load the companion file, by its name if there may be several; {} if there is none."""
+        path = next((path for path in self.companions if name in (None, path.name)), None)
+        return {} if path is None else json_stream.load_object(path)
 
     def add_claim(self, name: str, value: Any, *more: Any, **options: Any) -> None:
         """Add a Claim if the tool reports a number."""
@@ -220,52 +262,6 @@ class RunInfo:
 
 
 @dataclass(frozen=True)
-class LogSource:
-    """The files of one run, and how to read them one record at a time."""
-
-    path: Path
-    """The file or folder by which users know the run."""
-    files: tuple[Path, ...]
-    """Files with attempts."""
-    companions: tuple[Path, ...] = ()
-    """Files with metadata of the same run."""
-    digest: str = ""
-    """Checksum of all files."""
-    tag: str = ""
-    """Checksum of the files with attempts: names attempts that have no id, the same for every copy of a file."""
-    reading: Reading = field(default_factory=Reading, repr=False, compare=False)
-
-    @property
-    def file(self) -> Path:
-        return self.files[0]
-
-    @property
-    def folder(self) -> Path:
-        return self.file.resolve().parent
-
-    def lines(self, path: Path | None = None, torn: list[int] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield (line number, record) of a JSON Lines file; see `json_stream.lines`."""
-        return json_stream.lines(path or self.file, torn, self.reading)
-
-    def members(self, *keys: str, skip: Collection[str] = ()) -> Iterator[tuple[str, Any, Any]]:
-        """Yield (key, name, value) of a large JSON document; see `json_stream.members`."""
-        return json_stream.members(self.file, keys, reading=self.reading, skip=skip)
-
-    def records(self, key: str, document: dict[str, Any], skip: Collection[str] = ()) -> Iterator[tuple[Any, Any]]:
-        """Yield (name, value) of the elements below one key of a large document; the rest is put into `document`."""
-        for top, name, value in self.members(key, skip=skip):
-            if top == key and name is not None:
-                yield name, value
-            else:
-                document[top] = value
-
-    def companion(self, name: str | None = None) -> dict[str, Any]:
-        """Load the companion file, by its name if there may be several; {} if there is none."""
-        path = next((path for path in self.companions if name in (None, path.name)), None)
-        return {} if path is None else json_stream.load_object(path)
-
-
-@dataclass(frozen=True)
 class LogFormat:
     """An adapter: how files of one format are recognised, grouped and read."""
 
@@ -275,8 +271,8 @@ class LogFormat:
     """The tool's own rule for attempts without a verdict."""
     detect: Callable[[FileProbe], bool]
     """Decide by content whether a file has attempts of this format."""
-    read: Callable[[LogSource, IngestOptions, RunInfo], Iterator[AttemptRow]]
-    """Yield the attempts of a source, and fill in its RunInfo on the way."""
+    read: Callable[[LogRun], Iterator[AttemptRow]]
+    """Yield the attempts of a run, and fill in its metadata on the way."""
     group: Callable[[Path], Path] = lambda path: path
     """Return the path that stands for the run, for tools that write one file per attempt."""
     companions: Callable[[Path], Iterable[Path]] = lambda path: ()

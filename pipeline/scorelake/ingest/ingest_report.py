@@ -8,7 +8,7 @@ from typing import Any
 
 from scorelake.errors import DataError
 from scorelake.ingest.attempt_stats import AttemptStats
-from scorelake.ingest.staging import StagedSource
+from scorelake.ingest.staging import StagedRun
 from scorelake.text import escape_controls
 
 
@@ -79,11 +79,11 @@ class IngestReport:
 
 
 def report_source(
-    staged: StagedSource, outcomes: Mapping[str, str], files: Sequence[str], status: str = "written"
+    staged: StagedRun, outcomes: Mapping[str, str], files: Sequence[str], status: str = "written"
 ) -> SourceReport:
     """Build the report of one source."""
     run = staged.run
-    out = SourceReport(str(staged.source.path), staged.format, status, run.run_id, run.model)
+    out = SourceReport(str(run.path), run.format, status, run.run_id, run.model)
     out.set_counts(staged.stats, {*outcomes.values()})
     out.rows, out.refused = out.rows + run.excluded_rows, run.excluded_rows
     out.benchmarks = sorted({*staged.kinds} - {""})
@@ -94,7 +94,7 @@ def report_source(
     return out
 
 
-def _compare_claims(staged: StagedSource, report: SourceReport) -> None:
+def _compare_claims(staged: StagedRun, report: SourceReport) -> None:
     """Add the tool's own numbers and ours to the report, and a warning for each that differs."""
     for claim in staged.run.claims:
         benchmark = claim.benchmark if claim.benchmark in staged.benchmarks else "".join(staged.benchmarks[:1])

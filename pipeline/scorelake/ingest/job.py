@@ -7,36 +7,38 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
+import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from scorelake.errors import DataError, StorageError, UsageError
-from scorelake.ingest.attempt_stats import AttemptStats, compute_stats, find_mixed_rows
-from scorelake.ingest.contract import CHOICES, MEASURES, IngestOptions, LogFormat, LogSource, names_task, refusal
+from scorelake.errors import DataError, UsageError
+from scorelake.guard import run_in_subprocess
+from scorelake.ingest.archives import BYTES_PER_CHARACTER, CHUNK, MAX_RECORD
+from scorelake.ingest.attempt_stats import AttemptStats, compute_stats
+from scorelake.ingest.contract import CHOICES, MEASURES, IngestOptions, LogRun, names_task, refusal
 from scorelake.ingest.discovery import discover
 from scorelake.ingest.formats import FORMATS
 from scorelake.ingest.ingest_report import IngestReport, SourceReport, report_source
-from scorelake.ingest.staging import StagedSource, describe_mixed, stage
+from scorelake.ingest.staging import StagedRun, describe_conflict, stage
 from scorelake.ingest.writer import open_lake, path_key, source_key, write_files
 from scorelake.settings import Run
 from scorelake.storage import disk
+from scorelake.threads import batch_by_size, parallel_map
 
 VERSION = 4
 """Version of the adapters' results; a higher one reads every source again."""
-PARALLEL_BYTES = 16 << 20
+PARALLEL_BYTES = 64 << 20
 """Size of all sources above which several processes are worth their start."""
 PROCESS_GB = 0.3
 """Memory of a process without its records."""
 Progress: TypeAlias = Callable[[str, int, int], None]
 Record: TypeAlias = dict[str, Any]
 """What the description of a lake holds of a source."""
-Task: TypeAlias = tuple[str, LogSource, IngestOptions, Path]
 
 
 def ingest(
@@ -71,28 +73,28 @@ def ingest(
         raise UsageError(f"unknown format {format_name}", where="FORMAT", hint=f"one of {', '.join(sorted(FORMATS))}")
     report = IngestReport()
     with open_lake(Path(lake)) as (target, folder):
-        sources = discover(paths, FORMATS.get(format_name), dict(options.map), target.root, report)
+        found = discover(paths, FORMATS.get(format_name), dict(options.map), target.root, report)
+        runs = {source_key(run): replace(run, options=options) for run in found}
         digest = hashlib.sha256(json.dumps([VERSION, asdict(options)], sort_keys=True).encode()).hexdigest()[:32]
-        keyed = {source_key(*one): one for one in sources}
-        records = {key: target.unchanged(key, source, digest) for key, (_, source) in keyed.items()}
-        read = partial(_stage_all, options, (Run(memory_gb=memory_gb).memory, workers), report, progress)
-        staged = read(folder / "changed", [one for key, one in keyed.items() if records[key] is None])
+        records = {key: target.unchanged(key, run, digest) for key, run in runs.items()}
+        read = partial(_stage_all, (Run(memory_gb=memory_gb).memory, workers), report, progress)
+        staged = read(folder / "changed", [run for key, run in runs.items() if records[key] is None])
         related = _list_related(target.sources, records, staged)
-        staged += read(folder / "related", [keyed[key] for key in related])
+        staged += read(folder / "related", [runs[key] for key in related])
         records |= dict.fromkeys(related)
-        others = _retain(target.sources, sources, records, staged, report)
+        others = _retain(target.sources, runs.values(), records, staged, report)
         accepted, outcomes = check_sources(staged, others, report)
-        report.total.notes += _unused_choices(options, staged) * (len(staged) == len(sources))
+        report.total.notes += _unused_choices(options, staged) * (len(staged) == len(runs))
         if report.refused and not (skip_refused and (accepted or report.sources)):
             report.status = "refused"
         else:
             files, written = _write(accepted, outcomes, digest, folder, report)
-            report.status = "written" if target.commit(files, others | written) else "unchanged"
+            report.status = "written" if target.commit(files, others, written) else "unchanged"
     return report
 
 
 def _list_related(
-    old: Mapping[str, Record], records: Mapping[str, Record | None], staged: list[StagedSource]
+    old: Mapping[str, Record], records: Mapping[str, Record | None], staged: list[StagedRun]
 ) -> list[str]:
     """List unchanged sources to read again, since those that were read may contradict them, or retry them.
 
@@ -113,9 +115,9 @@ def _list_related(
 
 def _retain(
     old: dict[str, Record],
-    sources: list[tuple[LogFormat, LogSource]],
+    runs: Iterable[LogRun],
     records: dict[str, Record | None],
-    staged: list[StagedSource],
+    staged: list[StagedRun],
     report: IngestReport,
 ) -> dict[str, Record]:
     """Return the records of the lake that stay: unchanged sources, and those of other paths that nothing replaces.
@@ -124,28 +126,28 @@ def _retain(
     """
     out = {key: record for key, record in records.items() if record is not None}
     report.sources += [SourceReport(**record["report"] | {"status": "unchanged"}) for record in out.values()]
-    seen = {path_key(source.path) for _, source in sources}
+    seen = {path_key(run.path) for run in runs}
     seen |= {path_key(Path(str(error.where))) for error in report.refused}
     elsewhere = {key: record for key, record in old.items() if key.partition("-")[0] not in seen}
     out |= elsewhere
     for source in staged:
         for key, record in elsewhere.items():
             is_same_run = source.run_key == record["run"] != "" and record["precedence"] <= source.run.precedence
-            if (is_same_run or source.source.digest == record["content"]) and out.pop(key, None):
+            if (is_same_run or source.run.digest == record["content"]) and out.pop(key, None):
                 source.run.notes.append(f"replaces the attempts read from {record['report']['source']}: the same run")
     return out
 
 
 def check_sources(
-    staged: list[StagedSource], others: Mapping[str, Record], report: IngestReport
-) -> tuple[list[StagedSource], dict[str, str]]:
+    staged: list[StagedRun], others: Mapping[str, Record], report: IngestReport
+) -> tuple[list[StagedRun], dict[str, str]]:
     """Return the sources to write and the outcome of every benchmark; add the rest and the total to the report.
 
     `others` are records of sources that stay in the lake.
     """
     kept = []
     logs: list[tuple[float, str, object]]
-    logs = [(each.run.precedence, each.run_key, each.source.path) for each in staged if each.run_key]
+    logs = [(each.run.precedence, each.run_key, each.run.path) for each in staged if each.run_key]
     logs += [(each["precedence"], each["run"], each["report"]["source"]) for each in others.values() if each["run"]]
     newest_logs = {run: (precedence, path) for precedence, run, path in sorted(logs, key=lambda log: log[0])}
     for source in staged:
@@ -162,7 +164,7 @@ def check_sources(
     outcomes = choose_outcomes(source.kinds for source in kept)
     outcomes |= {name: outcome for record in others.values() for name, outcome in record["outcomes"].items()}
     accepted = _with_outcomes(kept, outcomes, report)
-    if len(accepted) != len(kept) or stats.conflicts:
+    if len(accepted) != len(kept):
         stats = compute_stats([(source.path, source.identity) for source in accepted])
     report.total = SourceReport(notes=_protocol_notes(accepted))
     report.total.set_counts(stats, {outcomes[name] for source in accepted for name in source.kinds})
@@ -172,28 +174,17 @@ def check_sources(
     return accepted, outcomes
 
 
-def _without_conflicts(kept: list[StagedSource], report: IngestReport) -> tuple[list[StagedSource], AttemptStats]:
+def _without_conflicts(kept: list[StagedRun], report: IngestReport) -> tuple[list[StagedRun], AttemptStats]:
     """Refuse sources that contradict each other; return the others and the statistics of all."""
-    files = [(source.path, source.identity) for source in kept]
-    stats = kept[0].stats if len(kept) == 1 else compute_stats(files)
-    if stats.mixed_problem is not None:
-        (i, row), (j, other_row) = find_mixed_rows(files, stats.mixed_problem)
-        what = describe_mixed(kept[i], row, other_row, kept[j])
-        report.refused += [refusal(what, kept[at].source.path, "ingest one of the two") for at in {i, j}]
-        return _without_conflicts([source for at, source in enumerate(kept) if at not in (i, j)], report)
-    for (i, row), (j, other_row) in stats.conflicts:
-        one, two = kept[i].row(row), kept[j].row(other_row)
-        what = (
-            f"one attempt, two verdicts: problem {one['problem_id']}, attempt {one['attempt']} is "
-            f"{one['value']:g} here and {two['value']:g} in {kept[j].source.path}"
-        )
-        report.refused.append(refusal(what, kept[i].source.path, "ingest one of the two"))
-    listed = {error.where for error in report.refused}
-    for i in sorted(stats.conflicting_sources):
-        if str(kept[i].source.path) not in listed:
-            what = "has verdicts on attempts that another file contradicts"
-            report.refused.append(refusal(what, kept[i].source.path, "ingest one of the two"))
-    return [source for i, source in enumerate(kept) if i not in stats.conflicting_sources], stats
+    stats = kept[0].stats if len(kept) == 1 else compute_stats([(source.path, source.identity) for source in kept])
+    if not stats.conflicting_sources:
+        return kept, stats
+    reasons = dict.fromkeys(sorted(stats.conflicting_sources), "has verdicts that another file contradicts")
+    for pair in reversed(stats.conflicts):
+        for (i, row), (j, other_row) in (pair, reversed(pair)):
+            reasons[i] = describe_conflict(kept[i], row, kept[j], other_row)
+    report.refused += [refusal(what, kept[i].run.path, "ingest one of the two") for i, what in reasons.items()]
+    return _without_conflicts([source for i, source in enumerate(kept) if i not in reasons], report)
 
 
 def choose_outcomes(kinds: Iterable[Mapping[str, str]]) -> dict[str, str]:
@@ -206,11 +197,11 @@ def choose_outcomes(kinds: Iterable[Mapping[str, str]]) -> dict[str, str]:
     }
 
 
-def _with_outcomes(kept: list[StagedSource], outcomes: Mapping[str, str], report: IngestReport) -> list[StagedSource]:
+def _with_outcomes(kept: list[StagedRun], outcomes: Mapping[str, str], report: IngestReport) -> list[StagedRun]:
     """Refuse sources whose values are not what their benchmarks have."""
     accepted = []
     for source in kept:
-        stats, where = source.stats, source.source.path
+        stats, where = source.stats, source.run.path
         wrong = [name for name, kind in source.kinds.items() if kind not in ("either", outcomes[name])]
         if not wrong:
             accepted.append(source)
@@ -226,11 +217,11 @@ def _with_outcomes(kept: list[StagedSource], outcomes: Mapping[str, str], report
     return accepted
 
 
-def _protocol_notes(kept: list[StagedSource]) -> list[str]:
+def _protocol_notes(kept: list[StagedRun]) -> list[str]:
     """List the settings by which one model's attempts at one benchmark will not be pooled, and those that are."""
-    groups: dict[tuple[Any, ...], list[StagedSource]] = {}
+    groups: dict[tuple[Any, ...], list[StagedRun]] = {}
     for source in kept:
-        groups.setdefault((source.run.model, source.run.benchmark, source.format), []).append(source)
+        groups.setdefault((source.run.model, source.run.benchmark, source.run.format), []).append(source)
     out = []
     for (model, benchmark, _), sources in groups.items():
         what = f"{model} on {benchmark}: {len(sources)} sources differ in"
@@ -248,7 +239,7 @@ def _differing(settings: list[dict[str, Any]]) -> list[str]:
     return [key for key in keys if len({json.dumps(each.get(key)) for each in settings}) > 1]
 
 
-def _unused_choices(options: IngestOptions, staged: list[StagedSource]) -> list[str]:
+def _unused_choices(options: IngestOptions, staged: list[StagedRun]) -> list[str]:
     """List the choices for tasks that no source has, which may be misspelled."""
     tasks = {task for source in staged for _, task in source.run.choices}
     tasks |= {str(name) for source in staged for name in (source.run.benchmark, *source.benchmarks) if name}
@@ -261,63 +252,61 @@ def _unused_choices(options: IngestOptions, staged: list[StagedSource]) -> list[
 
 
 def _stage_all(
-    options: IngestOptions,
     resources: tuple[float, int | None],
     report: IngestReport,
     progress: Progress,
     folder: Path,
-    inputs: Sequence[tuple[LogFormat, LogSource]],
-) -> list[StagedSource]:
-    """Read the sources in this process, or in several if there is enough to read. Results keep their order."""
+    runs: Sequence[LogRun],
+) -> list[StagedRun]:
+    """Read the runs in this process, or in several if there is enough to read. Results keep their order."""
     memory, workers = resources
-    sizes = [sum(path.stat().st_size for path in source.files) for _, source in inputs]
-    tasks: list[Task] = [(item.name, source, options, folder / str(i)) for i, (item, source) in enumerate(inputs)]
-    n_workers = min(workers or (multiprocessing.cpu_count() if sum(sizes) > PARALLEL_BYTES else 1), len(tasks))
+    sizes = [sum(path.stat().st_size for path in run.files) for run in runs]
+    total, done = sum(sizes), 0
+    n_workers = min(workers or (os.cpu_count() or 1 if total > PARALLEL_BYTES else 1), len(runs))
     n_workers = max(1, min(n_workers, int(memory / (2 * PROCESS_GB))))
-    for _, source in inputs:
-        source.reading.fit((memory / n_workers - PROCESS_GB) * 2**30)
-    results: dict[int, StagedSource | DataError] = {}
+    max_record = int((memory / n_workers - PROCESS_GB) * 2**30 / BYTES_PER_CHARACTER)
+    for run in runs:
+        run.reading.max_record = max(CHUNK, min(MAX_RECORD, max_record))
 
-    def tick(position: int) -> None:
-        progress("reading", sum(sizes[j] for j in results) + position, sum(sizes))
-
-    in_turn = ((i, _run_task(task, tick)) for i, task in enumerate(tasks))
-    for i, result in _run_parallel(tasks, n_workers) if n_workers > 1 else in_turn:
-        results[i] = result
+    def read(batch: tuple[int, ...]) -> list[StagedRun | DataError]:
+        nonlocal done
+        tasks = [(runs[i], folder / str(i)) for i in batch]
+        tick: Callable[[int], None] = lambda position: progress("reading", done + position, total)  # noqa: E731
+        results = run_in_subprocess(_read_all, tasks) if n_workers > 1 else [_read_one(*task, tick) for task in tasks]
+        done += sum(sizes[i] for i in batch)
         tick(0)
-    in_order = [results[i] for i in range(len(tasks))]
-    refused = {str(result): result for result in in_order if isinstance(result, DataError)}
-    report.refused += refused.values()  # a broken file that several sources share is named once
-    return [result for result in in_order if isinstance(result, StagedSource)]
+        return results
+
+    size = total / (2 * n_workers) if n_workers > 1 else 0  # a process takes 1 s of CPU to start
+    batches = batch_by_size(range(len(runs)), sizes.__getitem__, size)
+    results = list(chain.from_iterable(parallel_map(read, batches, n_workers)))
+    seen = {error.where for error in report.refused}
+    for run, error in zip(runs, results, strict=True):
+        if isinstance(error, DataError):
+            if not Path(str(error.where)).is_relative_to(run.path):
+                report.ignored[str(run.path)] = f"needs {error.where}, which is refused"
+            # A broken file that several runs share is named once.
+            report.refused += [error] if error.where not in seen else []
+            seen.add(error.where)
+    return [result for result in results if isinstance(result, StagedRun)]
 
 
-def _run_parallel(tasks: Sequence[Task], workers: int) -> Iterator[tuple[int, StagedSource | DataError]]:
-    spawn = multiprocessing.get_context("spawn")  # threads of Polars and Arrow do not survive a fork
-    ignore_interrupt = (signal.signal, (signal.SIGINT, signal.SIG_IGN))
-    with ProcessPoolExecutor(workers, spawn, *ignore_interrupt) as pool:
-        try:
-            futures = {pool.submit(_run_task, task): i for i, task in enumerate(tasks)}
-            yield from ((futures[future], future.result()) for future in as_completed(futures))
-        except BaseException as error:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():
-                process.terminate()
-            if isinstance(error, BrokenExecutor):
-                raise StorageError("a worker process died", hint="free memory, then run again") from None
-            raise
+def _read_all(tasks: Sequence[tuple[LogRun, Path]]) -> list[StagedRun | DataError]:
+    """Read runs in a process of its own, which an interrupt from the terminal ends without a word."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return [_read_one(*task, tick=lambda position: None) for task in tasks]
 
 
-def _run_task(task: Task, tick: Callable[[int], None] = lambda position: None) -> StagedSource | DataError:
-    name, source, options, folder = task
+def _read_one(run: LogRun, folder: Path, tick: Callable[[int], None]) -> StagedRun | DataError:
     try:
-        return stage(FORMATS[name], source, options, folder, tick)
+        return stage(run, FORMATS[run.format], folder / "attempts.parquet", tick)
     except DataError as error:
         # A copy has no traceback, whose frames would keep the file open.
         return DataError(error.what, where=error.where, hint=error.hint)
 
 
 def _write(
-    sources: list[StagedSource], outcomes: Mapping[str, str], digest: str, folder: Path, report: IngestReport
+    sources: list[StagedRun], outcomes: Mapping[str, str], digest: str, folder: Path, report: IngestReport
 ) -> tuple[dict[str, Path], dict[str, Record]]:
     """Write the files of all sources to the folder; return them by name, and the records of the sources."""
     files: dict[str, Path] = {}
@@ -330,8 +319,8 @@ def _write(
             source_report.notes.append("has the same attempts as another file of this run")
         files |= written
         report.sources.append(source_report)
-        records[source_key(FORMATS[staged.format], staged.source)] = {
-            "content": staged.source.digest,
+        records[source_key(staged.run)] = {
+            "content": staged.run.digest,
             "options": digest,
             "run": staged.run_key,
             "precedence": staged.run.precedence,

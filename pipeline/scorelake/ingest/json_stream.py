@@ -27,6 +27,7 @@ from scorelake.ingest.archives import (
     Reading,
     ZipFile,
     archive_errors,
+    file_names,
     open_unpacked,
     too_long,
 )
@@ -57,7 +58,7 @@ DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
 
 def load(path: Path) -> Any:
     """Load a small document: a header, a report, a config."""
-    with open_unpacked(path, Reading()) as file:
+    with open_unpacked(path) as file:
         return JsonReader(file, str(path)).document()
 
 
@@ -65,7 +66,7 @@ def load_object(path: Path) -> dict[str, Any]:
     """Load a small document that must be an object."""
     value = load(path)
     if not isinstance(value, dict):
-        raise DataError(f"{path.name} is {quote(value)}, not an object")
+        raise DataError(f"is {quote(value)}, not an object", where=str(path))
     return value
 
 
@@ -211,12 +212,10 @@ class JsonReader:
         opening = self.peek()
         for name in self.items():
             value = self.value(partial(self.outline, left // 2))
-            if (size := len(json.dumps(value))) <= left // 2:
-                left -= size
-            else:
-                value = None
+            size = len(json.dumps(value)) if left else 1
             if len(kept) < (OUTLINE if opening == "[" else MAX_OUTLINED) and len(str(name)) <= MAX_KEY:
-                kept[name] = value
+                kept[name] = value if size <= left // 2 else None
+            left -= size if size <= left // 2 else 0
         return list(kept.values()) if opening == "[" else kept
 
     def record(self, skip: Collection[str]) -> dict[Any, Any]:
@@ -226,18 +225,13 @@ class JsonReader:
         for name in self.items():
             if name in skip:
                 start = self.passed + self.at
-                self.value(self.discard)
+                self.value(partial(self.outline, 0))
                 end += self.passed + self.at - start
             else:
                 kept[name] = self.value()
             if self.passed + self.at > end:
                 raise too_long("one record", self.max_record, self.where)
         return kept
-
-    def discard(self) -> None:
-        """Read a list or object of any size and keep nothing."""
-        for _ in self.items():
-            self.value(self.discard)
 
     def value(self, read_large: Callable[[], Any] | None = None) -> Any:
         """Decode the value that begins here, reading on until it is complete; `read_large` reads a large one."""
@@ -301,7 +295,7 @@ class FileProbe:
     shape: str
     """empty, pointer, zip, parquet, object, list, lines or text."""
     first: dict[str, Any] = field(default_factory=dict)
-    """The outline of the document, its first element or its first line; of Parquet, the names of the columns."""
+    """The outline of the document, its first element or its first line; of Parquet and CSV, the names of columns."""
     members: tuple[str, ...] = ()
     """Names inside a zip."""
 
@@ -337,7 +331,7 @@ def probe(path: Path) -> FileProbe:
     """
     if path.is_file() and (seen := _probe_binary(path)) is not None:  # else a file of a zip
         return seen
-    with open_unpacked(path, Reading()) as file:
+    with open_unpacked(path) as file:
         reader, start = JsonReader(file, str(path)), cast(Any, file).peek(16)
         try:
             opening = reader.peek()
@@ -349,7 +343,10 @@ def probe(path: Path) -> FileProbe:
             first = next((reader.value(reader.outline) for _ in reader.items()), None)
             return FileProbe(path, "list", first if isinstance(first, dict) else {})
         if opening != "{":
-            return FileProbe(path, "text" if opening else "empty")
+            header = (
+                {} if opening == '"' else dict.fromkeys(re.split("[,;\t]", reader.text[:4096].split("\n")[0].strip()))
+            )
+            return FileProbe(path, "text", header) if opening else FileProbe(path, "empty")
         first = reader.outline()
         return FileProbe(path, "lines" if reader.peek() == "{" else "object", first)
 
@@ -363,6 +360,6 @@ def _probe_binary(path: Path) -> FileProbe | None:
             return FileProbe(path, "parquet", dict.fromkeys(pq.read_schema(path).names))
     if start.startswith(ZIP):
         with archive_errors(path), ZipFile(path) as archive:
-            names = tuple(name for name in archive.namelist() if not name.endswith("/"))
+            names = tuple(file_names(archive))
         return None if len(names) == 1 else FileProbe(path, "zip", members=names)
     return FileProbe(path, "pointer") if start.startswith(b"version https://git-lfs") else None

@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from scorelake.errors import DataError
 from scorelake.ingest import values
-from scorelake.ingest.attempt_stats import AttemptStats, compute_stats, find_mixed_rows
-from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.attempt_stats import AttemptStats, compute_stats
+from scorelake.ingest.contract import MEASURES, AttemptRow, IngestOptions, LogFormat, LogRun, refusal
 
 BATCH = 1 << 12
 """Attempts that are held in memory, of up to 20 kB each: names, an answer and settings have maximum lengths."""
@@ -39,13 +39,11 @@ MALFORMED = (LookupError, TypeError, AttributeError, ValueError, OverflowError, 
 
 
 @dataclass
-class StagedSource:
-    """The attempts of one source in a staged file, with their metadata and statistics."""
+class StagedRun:
+    """The attempts of one run in a staged file, with their statistics."""
 
-    source: LogSource
-    format: str
+    run: LogRun
     path: Path
-    run: RunInfo
     carried: tuple[str, ...]
     filled: tuple[str, ...]
     """Optional columns that any attempt has: MEASURES, answer, subject."""
@@ -67,7 +65,7 @@ class StagedSource:
     @property
     def run_key(self) -> str:
         """Identify the run across files: the tool's own id, with its names, since ids may be as short as "test"."""
-        names = [self.format, self.run.identity, self.run.model, self.run.benchmark, self.run.subject]
+        names = [self.run.format, self.run.identity, self.run.model, self.run.benchmark, self.run.subject]
         return json.dumps(names) if self.run.identity else ""
 
     @property
@@ -88,23 +86,16 @@ class StagedSource:
         return pl.scan_parquet(self.path, glob=False).slice(index, 1).collect().row(0, named=True)
 
 
-def stage(
-    format: LogFormat,  # noqa: A002
-    source: LogSource,
-    options: IngestOptions,
-    folder: Path,
-    tick: Callable[[int], None] = lambda position: None,
-) -> StagedSource:
-    """Read and check every attempt of a source. DataError names the source and the record that is wrong."""
+def stage(run: LogRun, adapter: LogFormat, path: Path, tick: Callable[[int], None]) -> StagedRun:
+    """Read and check every attempt of a run. DataError names the file and the record that is wrong."""
     count = 0
-    run = RunInfo(source.path, options, format.outcome, options.errors or format.errors)
-    if format.passes and options.threshold is not None:
+    run.outcome, run.errors = adapter.outcome, run.options.errors or adapter.errors
+    if adapter.passes and run.options.threshold is not None:
         run.outcome = "score"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "attempts.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         # Converted one by one: a batch of rows as they are in the log may hold gigabytes of text.
-        rows = (_to_record(row, run, format.passes) for row in format.read(source, options, run))
+        rows = (_to_record(row, run, adapter.passes) for row in adapter.read(run))
         carried: tuple[str, ...] = ()
         with ExitStack() as files:
             writer: pq.ParquetWriter | None = None
@@ -117,32 +108,29 @@ def stage(
                     files.enter_context(writer)
                 writer.write_table(table)
                 if len(batch) == BATCH:
-                    tick(source.reading.position)
+                    tick(run.reading.position)
         optional = (*NAMES, *MEASURES, "answer")
         n_filled = pl.scan_parquet(path, glob=False).select(pl.col(optional).count()).collect().row(0, named=True)
         _resolve(run, [name for name in ("benchmark", "model") if n_filled[name] < count])
         filled = tuple(name for name in optional if n_filled[name])
-        out = StagedSource(source, format.name, path, run, carried, filled, compute_stats([(path, None)]))
+        out = StagedRun(run, path, carried, filled, compute_stats([(path, None)]))
         _check(out)
         return out
     except DataError as error:
         if error.where is not None:
             raise
-        raise refusal(f"{error.what}{_after(count)}", source.path, error.hint) from None
+        what, hint = error.what, error.hint
     except MALFORMED as error:
         reason = str(error) if isinstance(error, ValueError) else "a value has an unexpected type"
         if isinstance(error, KeyError):
             reason = f"{values.quote(error.args[0])} is missing or unknown"
-        raise refusal(f"not in the layout of {format.name} ({reason:.120}){_after(count)}", source.path) from None
+        what, hint = f"not in the layout of {run.format} ({reason:.120})", None
     finally:
-        source.reading.file = None  # an open file cannot be sent from a worker process
+        run.reading.file, run.document = None, {}  # an open file cannot be sent, and headers take memory
+    raise refusal(f"{what}, after {count:,} attempts" if count else what, run.path, hint)
 
 
-def _after(count: int) -> str:
-    return f", after {count:,} attempts" if count else ""
-
-
-def _resolve(run: RunInfo, unnamed: list[str]) -> None:
+def _resolve(run: LogRun, unnamed: list[str]) -> None:
     """Complete the metadata with the options, and refuse a source without model or benchmark."""
     options = run.options
     for column in NAMES:
@@ -162,26 +150,31 @@ def _resolve(run: RunInfo, unnamed: list[str]) -> None:
         run.outcome, run.claims = "passed", []  # the tool's numbers are means of rewards
 
 
-def _check(staged: StagedSource) -> None:
-    """Refuse one id for two problems, and repeated attempts where there can be none."""
-    stats, where = staged.stats, staged.source.path
-    if stats.mixed_problem is not None:
-        (_, row), (_, other) = find_mixed_rows([(staged.path, None)], stats.mixed_problem)
-        raise refusal(describe_mixed(staged, row, other), where)
-    if staged.run.unique_attempts and stats.first_repeat is not None:
+def _check(staged: StagedRun) -> None:
+    """Refuse one id for two problems, an attempt with two verdicts, and repeated attempts where there can be none."""
+    stats, where, is_unique = staged.stats, staged.run.path, staged.run.unique_attempts
+    hint = "rows of several filters or graders cannot be distinguished" if is_unique else None
+    if stats.conflicts:
+        (_, row), (_, other) = stats.conflicts[0]
+        raise refusal(describe_conflict(staged, row, staged, other), where, hint)
+    if is_unique and stats.first_repeat is not None:
         row = stats.first_repeat[1]
         what = f"problem_id {staged.row(row)['problem_id']} occurs twice in one run (attempt {row + 1:,})"
-        raise refusal(what, where, "rows of several filters or graders cannot be distinguished")
+        raise refusal(what, where, hint)
 
 
-def describe_mixed(staged: StagedSource, row: int, other: int, elsewhere: StagedSource | None = None) -> str:
-    """Describe a problem_id that stands for two problems."""
-    there = f" of {elsewhere.source.path}" if elsewhere else ""
-    name = staged.row(row)["problem_id"]
-    return f"problem_id {name} has conflicting contents (attempt {row + 1:,} and attempt {other + 1:,}{there})"
+def describe_conflict(staged: StagedRun, row: int, elsewhere: StagedRun, other_row: int) -> str:
+    """Describe two rows that contradict each other."""
+    one, two, where = staged.row(row), elsewhere.row(other_row), elsewhere.run.path
+    if one["content_hash"] is None or one["content_hash"] == (two["content_hash"] or one["content_hash"]):
+        what = f"one attempt, two verdicts: problem {one['problem_id']}, attempt {one['attempt']}"
+        return f"{what} is {one['value']:g} here and {two['value']:g} in {where}"
+    there = f" of {where}" if elsewhere is not staged else ""
+    rows = f"(attempt {row + 1:,} and attempt {other_row + 1:,}{there})"
+    return f"problem_id {one['problem_id']} has conflicting contents {rows}"
 
 
-def _to_record(row: AttemptRow, run: RunInfo, passes: Callable[[float], bool] | None) -> dict[str, Any]:
+def _to_record(row: AttemptRow, run: LogRun, passes: Callable[[float], bool] | None) -> dict[str, Any]:
     """Check and convert one attempt to the columns of a staged file, with its carried columns."""
     options, measures = run.options, row.measures or {}
     error, value = row.value is None if row.error is None else row.error, row.value

@@ -117,6 +117,11 @@ def get_object(record: Any, *keys: str) -> dict[str, Any]:
     return dict(record)
 
 
+def join(record: Mapping[str, Any], *keys: str, separator: str = " ") -> str:
+    """Join the values of these keys that are not empty."""
+    return separator.join(str(record[key]) for key in keys if record.get(key))
+
+
 def pick(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of a record under our names, by theirs."""
     return {ours: record.get(theirs) for ours, theirs in names.items()}

@@ -20,12 +20,13 @@ from typing import Any
 from urllib.parse import quote
 
 import polars as pl
+import polars.selectors as cs
 import pyarrow.parquet as pq
 
 from scorelake.errors import DataError, LockedError, StorageError, UsageError
 from scorelake.ingest import values
-from scorelake.ingest.contract import KINDS, MEASURES, LogFormat, LogSource, refusal
-from scorelake.ingest.staging import StagedSource
+from scorelake.ingest.contract import KINDS, MEASURES, LogRun, refusal
+from scorelake.ingest.staging import StagedRun
 from scorelake.storage import disk
 from scorelake.storage.files import HIVE_NULL
 
@@ -34,10 +35,12 @@ _FILE = re.compile(r"[0-9a-f]{32}\.parquet")
 """Name of a file that ingest writes. No other file is ever removed."""
 PROTOCOL = ("temperature", "grader", "setup")
 """Columns that every file has, so that any two files fit into one lake."""
+_ATTEMPT = ("subject", "model", "problem_id", "attempt", *PROTOCOL)
+"""What identifies an attempt at a benchmark."""
 _MAX_BENCHMARKS = 1000
 """A source with more has something else in that column."""
 _MAX_FOLDER = 240
-_GROUP_ROWS, _GROUP_BYTES = 1 << 17, 1 << 24
+_GROUP_ROWS, _GROUP_BYTES = 1 << 16, 1 << 24
 """Size of a row group: large enough to read well, small enough for memory."""
 
 
@@ -54,15 +57,41 @@ class TargetLake:
         """Records of the sources in force, by key."""
         return dict(self.description.get("sources", {}))
 
-    def unchanged(self, key: str, source: LogSource, options_digest: str) -> dict[str, Any] | None:
+    def unchanged(self, key: str, run: LogRun, options_digest: str) -> dict[str, Any] | None:
         """Return the record of a source that was read with the same content and options, if its files are here."""
         record = self.sources.get(key, {})
-        is_same = (record.get("content"), record.get("options")) == (source.digest, options_digest)
+        is_same = (record.get("content"), record.get("options")) == (run.digest, options_digest)
         return record if is_same and all((self.root / name).is_file() for name in record["files"]) else None
 
-    def commit(self, files: Mapping[str, Path], sources: Mapping[str, dict[str, Any]]) -> bool:
-        """Add new files, make these sources the ones in force, and remove other files. Return whether it changed."""
-        description = _describe(sources)
+    def check_conflicts(self, files: Mapping[str, Path], others: Mapping[str, dict[str, Any]]) -> None:
+        """Refuse new files with another verdict on an attempt than a file of the lake that stays has."""
+        logs = {str(self.root / name): each["report"]["source"] for each in others.values() for name in each["files"]}
+        for folder in sorted({name.partition("/")[0] for name in files}):
+            new = _scan_attempts([path for name, path in files.items() if name.startswith(f"{folder}/")])
+            paths = [self.root / name for each in others.values() for name in each["files"] if name not in files]
+            if not (paths := [path for path in paths if path.parent.name == folder]):
+                continue
+            old = _scan_attempts(paths)
+            models = new.select("model").unique()
+            pairs = old.join(models, on="model", how="semi").join(new, on=_ATTEMPT, nulls_equal=True)
+            for pair in (
+                pairs.filter(pl.col("value") != pl.col("value_right")).head(1).collect().iter_rows(named=True)
+            ):
+                what = f"one attempt, two verdicts: problem {pair['problem_id']}, attempt {pair['attempt']} is"
+                what += f" {pair['value_right']:g} in {pair['source_right']} and {pair['value']:g} in the lake"
+                raise refusal(
+                    what,
+                    logs.get(pair["path"], self.root),
+                    "ingest both at once to see all, or choose another --lake",
+                )
+
+    def commit(self, files: Mapping[str, Path], others: dict[str, Any], written: dict[str, Any]) -> bool:
+        """Add new files, make these sources the ones in force, and remove other files. Return whether it changed.
+
+        `others` are records of sources that stay, `written` those of the new files.
+        """
+        self.check_conflicts(files, others)
+        description = _describe(others | written)
         missing = {name: temporary for name, temporary in files.items() if not (self.root / name).exists()}
         if not missing and description["sources"] == self.sources:
             return False
@@ -85,6 +114,16 @@ class TargetLake:
         for path in self.root.glob("benchmark=*/*.parquet"):
             if _FILE.fullmatch(path.name) and path.relative_to(self.root).as_posix() not in files:
                 disk.remove(path)
+
+
+def _scan_attempts(paths: list[Path]) -> pl.LazyFrame:
+    """Read what identifies an attempt, and its value, from files of one benchmark."""
+    types = {name: pl.Float64 if name == "temperature" else pl.String for name in (*_ATTEMPT, "source", "path")}
+    options: Any = {"glob": False, "hive_partitioning": False, "include_file_paths": "path"}
+    value = cs.by_name("passed", "score", require_all=False).cast(pl.Float64)
+    frames = [pl.scan_parquet(path, **options).with_columns(value.name.map(lambda name: "value")) for path in paths]
+    rows = pl.concat([pl.LazyFrame(schema=types | {"value": pl.Float64}), *frames], how="diagonal")
+    return rows.select(*types, "value").with_columns(pl.col("subject").fill_null("all"))
 
 
 @contextmanager
@@ -131,9 +170,9 @@ def path_key(path: Path) -> str:
     return hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]
 
 
-def source_key(format_: LogFormat, source: LogSource) -> str:
+def source_key(run: LogRun) -> str:
     """Return the name of a source in the description."""
-    return f"{path_key(source.path)}-{format_.name}"
+    return f"{path_key(run.path)}-{run.format}"
 
 
 def _load_description(path: Path) -> dict[str, Any]:
@@ -174,25 +213,24 @@ def _describe(sources: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def write_files(
-    staged: StagedSource, outcomes: Mapping[str, str], options_digest: str, folder: Path
-) -> dict[str, Path]:
+def write_files(staged: StagedRun, outcomes: Mapping[str, str], options_digest: str, folder: Path) -> dict[str, Path]:
     """Write the Parquet files of a source to a folder; return their names in the lake and their paths."""
+    run = staged.run
     if len(staged.benchmarks) > _MAX_BENCHMARKS:
-        raise refusal(f"{len(staged.benchmarks):,} benchmarks", staged.source.path, "map another column")
+        raise refusal(f"{len(staged.benchmarks):,} benchmarks", run.path, "map another column")
     folder.mkdir()
     out: dict[str, Path] = {}
     writers: dict[Any, pq.ParquetWriter] = {}
     with ExitStack() as open_files:
         for batch in staged.batches(_GROUP_ROWS, _GROUP_BYTES):
-            benchmark = pl.col("benchmark").fill_null(staged.run.benchmark or "")
+            benchmark = pl.col("benchmark").fill_null(run.benchmark or "")
             attempts = pl.DataFrame(pl.from_arrow(batch)).with_columns(benchmark)
             for (name,), rows in attempts.partition_by("benchmark", maintain_order=True, as_dict=True).items():
                 table = _to_lake_columns(rows, staged, outcomes[name]).to_arrow()
                 if name not in writers:
                     # Content and metadata: two models may have the same verdicts.
-                    parts = [options_digest, outcomes[name], staged.format, staged.source.digest, name]
-                    parts += [staged.run.run_id, *map(str, staged.identity)]
+                    parts = [options_digest, outcomes[name], run.format, run.digest, name]
+                    parts += [run.run_id, *map(str, staged.identity)]
                     path = folder / f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]}.parquet"
                     out[f"benchmark={folder_name(name)}/{path.name}"] = path
                     # Page checksums let `score` detect a damaged file instead of counting wrong values.
@@ -213,7 +251,7 @@ def folder_name(benchmark: str) -> str:
     return out
 
 
-def _to_lake_columns(rows: pl.DataFrame, staged: StagedSource, outcome: str) -> pl.DataFrame:
+def _to_lake_columns(rows: pl.DataFrame, staged: StagedRun, outcome: str) -> pl.DataFrame:
     """Convert staged attempts to the columns of the lake.
 
     PROTOCOL is temperature, where it is a number, grader, and the other settings of source and row as one text.
@@ -231,9 +269,9 @@ def _to_lake_columns(rows: pl.DataFrame, staged: StagedSource, outcome: str) -> 
         labels.append((text, temperature, None if grader is None else str(grader), format_settings(settings)))
     types = {"protocol": pl.String, "temperature": pl.Float64, "grader": pl.String, "setup": pl.String}
     constants = {
-        "source": staged.source.path.name.encode("utf-8", "backslashreplace").decode(),
+        "source": run.path.name.encode("utf-8", "backslashreplace").decode(),
         "run": run.run_id or None,
-        "format": staged.format,
+        "format": run.format,
         "tool": run.tool,
         "provenance": format_settings(run.provenance),
     }
@@ -251,11 +289,9 @@ def _to_lake_columns(rows: pl.DataFrame, staged: StagedSource, outcome: str) -> 
 
 def format_settings(settings: dict[str, Any]) -> str | None:
     """Format settings as one text, ordered by key: a=1; b=x."""
-    return "; ".join(f"{key}={_format_setting(settings[key])}" for key in sorted(settings)) or None
-
-
-def _format_setting(value: Any) -> str:
-    """Format equal values alike (1 and 1.0), and quote a text that could be read as several settings."""
-    if isinstance(value, str) and not set(value) & set(';="'):
-        return value
-    return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value, ensure_ascii=False)
+    texts = []
+    for key, each in sorted(settings.items()):
+        value = int(each) if isinstance(each, float) and each.is_integer() else each  # 1 and 1.0 are equal
+        is_plain = isinstance(value, str) and not set(value) & set(';="')  # else it could be read as several settings
+        texts.append(f"{key}={value if is_plain else json.dumps(value, ensure_ascii=False)}")
+    return "; ".join(texts) or None

@@ -9,20 +9,20 @@ To add a format:
        return probe.has_records and probe.has("task", "ok")
 
 
-   def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-       run.tool, run.run_id, run.model = "mytool", source.tag, source.folder.name
-       for line, record in source.lines():
+   def read(run: LogRun) -> Iterator[AttemptRow]:
+       run.tool, run.run_id, run.model = "mytool", run.tag, run.folder.name
+       for line, record in run.lines():
            value = to_verdict(record["ok"], f"line {line:,}: ok")
-           yield AttemptRow(record["task"], f"{source.tag}:{line}", value)
+           yield AttemptRow(record["task"], f"{run.tag}:{line}", value)
 
 
    FORMAT = LogFormat("mytool", "passed", "ungraded", detect, read)
    ```
 
-   - Exactly one format may accept a file. `read` streams with `source.lines()`, `source.records("rows", rest)` or
-     `source.members()`, which refuse what is broken; `source.companion("metadata.json")` loads a small file.
+   - Exactly one format may accept a file. `read` streams with `run.lines()`, `run.records("rows")` or
+     `run.members()`, which refuse what is broken; `run.companion("metadata.json")` loads a small file.
    - `run` may be filled in until the last attempt; names of rows go into AttemptRow. Options override both.
-   - An attempt needs an id that is the same whenever the file is read: the tool's own, or `source.tag` with the line.
+   - An attempt needs an id that is the same whenever the file is read: the tool's own, or `run.tag` with the line.
    - `values.to_verdict`, `to_number` and `get_object` refuse what has no clear meaning; `run.choose` chooses between
      several metrics; `contract.refusal` refuses a source. A KeyError or TypeError becomes a refusal by itself.
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal, siblings
+from scorelake.ingest.contract import AttemptRow, LogFormat, LogRun, refusal, siblings
 from scorelake.ingest.json_stream import FileProbe, list_with, load, load_object, probe
-from scorelake.ingest.values import get_object, pick, to_duration, to_number, to_verdict
+from scorelake.ingest.values import get_object, join, pick, to_duration, to_number, to_verdict
 
 TRIAL = ("task_name", "trial_name", "verifier_result")
 JOB = ("n_total_trials", "stats")
@@ -41,15 +41,13 @@ def companions(path: Path) -> Iterable[Path]:
     return [job / "config.json", job / "result.json"]
 
 
-def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    run.tool, run.run_id = "harbor", group(source.file.resolve()).name
-    config = source.companion("config.json")
+def read(run: LogRun) -> Iterator[AttemptRow]:
+    run.tool, run.run_id = "harbor", group(run.file.resolve()).name
+    config = run.companion("config.json")
     job: dict[str, Any] = {}
     details: dict[str, set[str]] = {"tasks": set(), "agent_version": set()}
     n_trials = 0
-    for path in (*source.files, *source.companions):
-        if path.name == "config.json":
-            continue
+    for path in (path for path in (*run.files, *run.companions) if path.name != "config.json"):
         document = load_object(path)
         if document.keys() >= {*JOB}:
             job = document
@@ -72,7 +70,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         **{key: config.get(key) for key in SETTINGS},
         "environment": get_object(config, "environment").get("type"),
         "agent_kwargs": (config.get("agents") or [{}])[0].get("kwargs") or None,
-        "grader": options.choice("metric", _benchmark(None, config) or "")[1] or "reward",
+        "grader": run.options.choice("metric", _benchmark(None, config) or "")[1] or "reward",
         **{key: ", ".join(sorted(values)) or None for key, values in details.items()},
     }
     if len(evals) == 1:
@@ -81,7 +79,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
 
 
 def _to_row(
-    trial: dict[str, Any], path: Path, run: RunInfo, config: dict[str, Any], details: dict[str, set[str]]
+    trial: dict[str, Any], path: Path, run: LogRun, config: dict[str, Any], details: dict[str, set[str]]
 ) -> AttemptRow:
     agent, task, execution = (
         get_object(trial, "agent_info"),
@@ -92,7 +90,7 @@ def _to_row(
     for key, detail in (("tasks", commit), ("agent_version", agent.get("version"))):
         details[key] |= set() if detail is None else {str(detail)}
     info = get_object(agent, "model_info")
-    model = "/".join(str(info[key]) for key in ("provider", "name") if info.get(key))
+    model = join(info, "provider", "name", separator="/")
     # The verifier decides: a trial with an exception may have passed.
     rewards = trial["verifier_result"] and trial["verifier_result"].get("rewards")
     benchmark, result = _benchmark(trial.get("source"), config), get_object(trial, "agent_result")
@@ -101,7 +99,7 @@ def _to_row(
         trial["task_name"],
         trial["trial_name"],
         to_number(rewards[key], f"{path}: {key}") if rewards else None,
-        model=" ".join(str(part) for part in (agent.get("name"), model) if part) or None,
+        model=join(agent | {"model": model}, "name", "model") or None,
         benchmark=benchmark,
         carried={"task_checksum": trial.get("task_checksum")},
         measures=pick(result, MEASURED) | {"seconds": to_duration(execution, "started_at", "finished_at")},
@@ -115,14 +113,14 @@ def _benchmark(source: str | None, config: dict[str, Any]) -> str | None:
     return f"{name}@{versions[name]}" if versions.get(name) else name
 
 
-def _read_job(run: RunInfo, config: dict[str, Any], evals: dict[str, Any]) -> Iterator[AttemptRow]:
+def _read_job(run: LogRun, config: dict[str, Any], evals: dict[str, Any]) -> Iterator[AttemptRow]:
     """Read the job's own result, which lists the names of trials per reward and per exception."""
     agents = config.get("agents") or []
     if len(evals) != 1 or len(agents) > 1:
         what = f"{len(evals)} evals and {len(agents)} agents in one job"
         raise refusal(what, run.path, "ingest the trials instead")
     if agents:
-        run.model = " ".join(str(agents[0][key]) for key in ("name", "model_name") if agents[0].get(key))
+        run.model = join(agents[0], "name", "model_name")
     run.benchmark = _benchmark(None, config)
     stats = next(iter(evals.values()))
     rewards = get_object(stats, "reward_stats")
@@ -147,57 +145,50 @@ def detect_terminal_bench(probe: FileProbe) -> bool:
     return isinstance(first, dict) and {"task_id", "trial_name", "is_resolved"} <= first.keys()
 
 
-def read_terminal_bench(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    metadata = source.companion()
-    folders = [parent.name for parent in source.file.resolve().parents]
+def read_terminal_bench(run: LogRun) -> Iterator[AttemptRow]:
+    metadata = run.companion()
+    folders = [parent.name for parent in run.file.resolve().parents]
     run.tool = "terminal-bench"
     run.identity = str(metadata.get("run_id") or "")
-    run.run_id = run.identity or (folders[0] if TIME.fullmatch(folders[0]) else source.tag)
+    run.run_id = run.identity or (folders[0] if TIME.fullmatch(folders[0]) else run.tag)
     # Model and agent are null in many real files; then the folder names them.
-    names = [str(metadata[key]) for key in ("agent_name", "model_name") if metadata.get(key)]
-    is_named = bool(metadata.get("model_name"))
-    run.model = " ".join(names) if is_named else next(name for name in folders if not TIME.fullmatch(name))
+    names = join(metadata, "agent_name", "model_name")
+    run.model = names if metadata.get("model_name") else next(name for name in folders if not TIME.fullmatch(name))
     if metadata.get("dataset_name"):
-        run.benchmark = "@".join(
-            str(metadata[key]) for key in ("dataset_name", "dataset_version") if metadata.get(key)
-        )
+        run.benchmark = join(metadata, "dataset_name", "dataset_version", separator="@")
     run.protocol = {key: metadata.get(key) for key in RUN_SETTINGS}
     run.provenance = {"commit_hash": metadata.get("commit_hash")}
-    document: dict[str, Any] = {}
-    for _, trial in source.records("results", document):
+    for _, trial in run.records("results"):
         value = to_verdict(trial["is_resolved"], f"{trial['trial_name']}: is_resolved")
         measures = pick(trial, TOKENS) | {"seconds": to_duration(trial, "agent_started_at", "agent_ended_at")}
         yield AttemptRow(trial["task_id"], f"{run.run_id}:{trial['trial_name']}", value, measures=measures)
-    run.add_claim("accuracy", document.get("accuracy"))
-    for k, value in get_object(document, "pass_at_k").items():
+    run.add_claim("accuracy", run.document.get("accuracy"))
+    for k, value in get_object(run.document, "pass_at_k").items():
         if k.isdecimal():
             run.add_claim(f"pass@{k}", value, f"pass@{k}")
 
 
 HARBOR = LogFormat("harbor", "passed", "fail", detect, read, group, companions, lambda reward: reward >= 1)
+RUN_METADATA = siblings("run_metadata.json")
 TERMINAL_BENCH = LogFormat(
-    *("terminal-bench", "passed", "fail", detect_terminal_bench, read_terminal_bench),
-    companions=siblings("run_metadata.json"),
+    "terminal-bench", "passed", "fail", detect_terminal_bench, read_terminal_bench, companions=RUN_METADATA
 )
-
-
 TAU1_NAME = re.compile(
     r"(?P<strategy>act|react|tool-calling|few-shot)-(?P<model>.+)-(?P<temperature>\d+(?:\.\d+)?)_range_.+_"
     r"user-(?P<user>.+)-(?P<user_strategy>[a-z_]+)_\d+\.json"
 )
 
 
-def read_tau1(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    run.run_id, run.benchmark = source.tag, "tau-bench"
-    name = TAU1_NAME.fullmatch(source.file.name)
+def read_tau1(run: LogRun) -> Iterator[AttemptRow]:
+    run.run_id, run.benchmark = run.tag, "tau-bench"
+    name = TAU1_NAME.fullmatch(run.file.name)
     if name:
-        run.model = name["model"]
-        run.protocol = {key: name[key] for key in ("strategy", "user", "user_strategy")}
-        run.protocol["temperature"] = float(name["temperature"])
-    for _, i, record in source.members():
+        run.protocol = name.groupdict() | {"temperature": float(name["temperature"])}
+        run.model = run.protocol.pop("model")
+    for _, i, record in run.members():
         reward = to_number(record["reward"], f"run {i}: reward")
         is_error = reward is None or "error" in get_object(record, "info")
-        attempt = f"{source.tag}:{record.get('trial', 0)}"
+        attempt = f"{run.tag}:{record.get('trial', 0)}"
         yield AttemptRow(record["task_id"], attempt, reward, error=is_error)
 
 
@@ -215,32 +206,26 @@ def list_simulations(path: Path) -> Iterable[Path]:
     return sorted((path.parent / "simulations").glob("*.json"))
 
 
-def read_tau2(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+def read_tau2(run: LogRun) -> Iterator[AttemptRow]:
     run.benchmark = run.tool = "tau2"
-    document: dict[str, Any] = {}
-    index: list[Any] = []
     has_simulations = False
-    for key, name, value in source.members("simulations", "simulation_index"):
-        if key == "simulations" and isinstance(name, int):
-            has_simulations = True
-            yield _to_tau2_row(value, source.tag)
-        elif key == "simulation_index" and isinstance(name, int):
-            index.append(value)
-        else:
-            document[key] = value
+    for _, simulation in run.records("simulations"):
+        has_simulations = True
+        yield _to_tau2_row(simulation, run.tag)
     if not has_simulations:
         # An index has all that is needed; without one, every simulation is a file of its own.
-        simulations = index or (load(path) for path in source.companions)
-        yield from (_to_tau2_row(simulation, source.tag) for simulation in simulations)
-        has_folder = (source.file.parent / "simulations").is_dir()
-        if not index and not has_folder and document.get("simulations", "none") == "none":
+        index = run.document.get("simulation_index")
+        for simulation in index or map(load, run.companions):
+            yield _to_tau2_row(simulation, run.tag)
+        has_folder = (run.file.parent / "simulations").is_dir()
+        if not index and not has_folder and run.document.get("simulations", "none") == "none":
             what = "has no simulations, and there is no folder simulations next to it"
-            raise refusal(what, source.path, "copy the folder as well")
-    info = get_object(document, "info")
+            raise refusal(what, run.path, "copy the folder as well")
+    info = get_object(run.document, "info")
     agent, user = get_object(info, "agent_info"), get_object(info, "user_info")
     run.model = agent.get("llm")
     run.subject = get_object(info, "environment_info").get("domain_name")
-    run.run_id = run.identity = str(document.get("timestamp") or "")
+    run.run_id = run.identity = str(run.document.get("timestamp") or "")
     args = get_object(agent, "llm_args")
     run.protocol = {
         "temperature": args.pop("temperature", None),

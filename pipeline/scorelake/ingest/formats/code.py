@@ -11,7 +11,7 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.contract import AttemptRow, LogFormat, LogRun, refusal
 from scorelake.ingest.json_stream import FileProbe, list_with, records_with
 from scorelake.ingest.values import get_object, quote, to_name, to_verdict
 
@@ -29,15 +29,15 @@ def explain(probe: FileProbe) -> str | None:
     return "not graded: rows have task_id but not passed" if is_sample else None
 
 
-def read_humaneval(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    run.run_id = source.tag
-    for line, record in source.lines():
+def read_humaneval(run: LogRun) -> Iterator[AttemptRow]:
+    run.run_id = run.tag
+    for line, record in run.lines():
         if missing := [key for key in ("task_id", "passed") if key not in record]:
-            raise refusal(f"line {line:,} has no {missing[0]}: not graded", source.file)
+            raise refusal(f"line {line:,} has no {missing[0]}: not graded", run.file)
         if run.benchmark is None:
             run.benchmark = BENCHMARKS.get(str(record["task_id"]).partition("/")[0])
-        value = to_verdict(record["passed"], f"line {line:,}: passed", options.true)
-        yield AttemptRow(record["task_id"], f"{source.tag}:{line}", value)
+        value = to_verdict(record["passed"], f"line {line:,}: passed", run.options.true)
+        yield AttemptRow(record["task_id"], f"{run.tag}:{line}", value)
 
 
 def detect_evalplus(probe: FileProbe) -> bool:
@@ -50,28 +50,27 @@ def detect_evalplus(probe: FileProbe) -> bool:
     return isinstance(first, dict) and {"nfiles", "base"} <= first.keys()
 
 
-def read_evalplus(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    run.run_id, run.tool, run.rows_name_benchmark = source.tag, "evalplus", True
-    name = NAME.fullmatch(source.file.name)
+def read_evalplus(run: LogRun) -> Iterator[AttemptRow]:
+    run.run_id, run.tool, run.rows_name_benchmark = run.tag, "evalplus", True
+    name = NAME.fullmatch(run.file.name)
     if name:
         run.model = name["model"].replace("--", "/")
         run.protocol["temperature"] = float(name["temperature"])
-    elif source.file.name == "eval_results.json":
-        run.model = source.folder.name
-    document: dict[str, Any] = {}
+    elif run.file.name == "eval_results.json":
+        run.model = run.folder.name
     benchmark = ""
-    for task, value in source.records("eval", document):
+    for task, value in run.records("eval"):
         prefix, _, rest = str(task).partition("/")
         if not rest:
             raise ValueError(f"task {quote(task)} has no benchmark in its name")
-        benchmark = options.benchmark or prefix.lower()
+        benchmark = run.options.benchmark or prefix.lower()
         for i, (base, plus) in enumerate(_statuses(value)):
             both = None if base is None or plus is None else min(base, plus)
-            yield AttemptRow(task, f"{source.tag}:{i}", base, benchmark=benchmark)
-            yield AttemptRow(task, f"{source.tag}:{i}", both, benchmark=f"{benchmark}+")
-    run.protocol["dataset"] = document.get("hash")
+            yield AttemptRow(task, f"{run.tag}:{i}", base, benchmark=benchmark)
+            yield AttemptRow(task, f"{run.tag}:{i}", both, benchmark=f"{benchmark}+")
+    run.protocol["dataset"] = run.document.get("hash")
     for kind, name_ in (("base", benchmark), ("plus", f"{benchmark}+")):
-        for metric, value in get_object(document, "pass_at_k", kind).items():
+        for metric, value in get_object(run.document, "pass_at_k", kind).items():
             if re.fullmatch(r"pass@\d+", metric):
                 run.add_claim(f"{name_} {metric}", value, metric, name_)
 
@@ -88,27 +87,27 @@ def _statuses(value: Any) -> Iterator[tuple[float | None, float | None]]:
         yield from ((STATUS[sample["base_status"]], STATUS[sample.get("plus_status")]) for sample in value)
 
 
-def read_livecodebench(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    run.run_id, run.tool = source.tag, "livecodebench"
-    name = SCENARIO.fullmatch(source.file.name)
+def read_livecodebench(run: LogRun) -> Iterator[AttemptRow]:
+    run.run_id, run.tool = run.tag, "livecodebench"
+    name = SCENARIO.fullmatch(run.file.name)
     if name:
-        run.model, run.benchmark = source.folder.name, f"livecodebench/{name['scenario']}"
+        run.model, run.benchmark = run.folder.name, f"livecodebench/{name['scenario']}"
         # Prompts differ by a suffix (_cot), or by the folder of all models (output_prompt2).
-        home = source.folder.parent.name
+        home = run.folder.parent.name
         variant = home.removeprefix("output") * home.startswith("output") + (name["variant"] or "")
         run.protocol = {"temperature": float(name["temperature"]), "n": int(name["n"]), "variant": variant or None}
     reported = []
-    for _, i, record in source.members():
+    for _, i, record in run.members():
         question, graded = record["question_id"], record["graded_list"]
         if not isinstance(graded, list):
-            raise refusal(f"record {i}: graded_list is not a list: not graded", source.path)
+            raise refusal(f"record {i}: graded_list is not a list: not graded", run.path)
         problem = f"{question}/{record['test_id']}" if "test_id" in record else question
         carried = {key: record.get(key) for key in ("difficulty", "contest_date")}
         if isinstance(record.get("pass@1"), int | float):
             reported.append(float(record["pass@1"]))
         for j, verdict in enumerate(graded):
             value = to_verdict(verdict, f"record {i}: graded_list")
-            yield AttemptRow(problem, f"{source.tag}:{j}", value, subject=record.get("platform"), carried=carried)
+            yield AttemptRow(problem, f"{run.tag}:{j}", value, subject=record.get("platform"), carried=carried)
     if reported:
         run.add_claim("mean of pass@1", fsum(reported) / len(reported), "problems")
 
@@ -134,20 +133,20 @@ def list_bfcl_results(path: Path) -> Iterable[Path]:
     return [folder / name for folder in (path.parent, *others) for name in names]
 
 
-def read_bfcl(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    run.run_id, run.benchmark, run.tool = source.digest[:12], "bfcl", "bfcl"
-    folders = [folder.name for folder in (source.folder, *source.folder.parents)]
+def read_bfcl(run: LogRun) -> Iterator[AttemptRow]:
+    run.run_id, run.benchmark, run.tool = run.digest[:12], "bfcl", "bfcl"
+    folders = [folder.name for folder in (run.folder, *run.folder.parents)]
     run.model = next(name for name in folders if name not in BFCL_GROUPS)
-    run.subject = source.file.name.removesuffix(BFCL_SCORE)
-    if len(source.companions) != 1:
-        what = "several result files" if source.companions else "no result file"
+    run.subject = run.file.name.removesuffix(BFCL_SCORE)
+    if len(run.companions) != 1:
+        what = "several result files" if run.companions else "no result file"
         hint = f"put {run.subject}_result.json next to it"
-        raise refusal(f"{what} next to it, and only failures are listed here", source.path, hint)
-    results = source.companions[0]
+        raise refusal(f"{what} next to it, and only failures are listed here", run.path, hint)
+    results = run.companions[0]
     problems = [
-        to_name(record.get("id", record.get("idx")), f"line {line:,}: id") for line, record in source.lines(results)
+        to_name(record.get("id", record.get("idx")), f"line {line:,}: id") for line, record in run.lines(results)
     ]
-    records = source.lines()
+    records = run.lines()
     _, totals = next(records)
     total, passed = totals["total_count"], totals["correct_count"]
     run.add_claim("accuracy", float(totals["accuracy"]), tolerance=1e-3)
@@ -159,11 +158,11 @@ def read_bfcl(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterat
         failed.add(to_name(problem, f"line {line:,}: id"))
         run.model = record.get("model_name") or run.model
     if unknown := sorted(failed - set(problems)):
-        raise refusal(f"failure {unknown[0]} is not in {results.name}", source.path)
+        raise refusal(f"failure {unknown[0]} is not in {results.name}", run.path)
     n_problems = len(set(problems))
     if (n_problems, n_problems - len(failed)) != (total, passed):
         what = f"{total} problems and {passed} passes by the first line, {n_problems} and {n_problems - len(failed)}"
-        raise refusal(f"{what} by the records", source.path, "one of the two files is truncated")
+        raise refusal(f"{what} by the records", run.path, "one of the two files is truncated")
     yield from (AttemptRow(problem, run.run_id, float(problem not in failed)) for problem in problems)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.contract import AttemptRow, LogFormat, LogRun, refusal
 from scorelake.ingest.json_stream import FileProbe, load_object
 from scorelake.ingest.values import get_object, pick, quote, to_verdict
 
@@ -31,17 +31,17 @@ def companions(path: Path) -> Iterable[Path]:
     return [aggregate, aggregate.with_name(f"{aggregate.stem}{SAMPLES}")]
 
 
-def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    files = (*source.files, *source.companions)
+def read(run: LogRun) -> Iterator[AttemptRow]:
+    files = (*run.files, *run.companions)
     samples = [path for path in files if path.name.endswith(SAMPLES) or path.suffix == ".jsonl"]
     aggregates = [path for path in files if path not in samples]
     aggregate = load_object(aggregates[0]) if aggregates else {}
     run.tool, run.model = "every_eval_ever", get_object(aggregate, "model_info").get("id")
     run.identity = str(aggregate.get("evaluation_id") or "")
-    run.run_id = run.identity or source.tag
-    _check_version(aggregate.get("schema_version"), source.path)
+    run.run_id = run.identity or run.tag
+    _check_version(aggregate.get("schema_version"), run.path)
     if samples:
-        yield from _read_samples(source, samples[0], options, run, aggregate)
+        yield from _read_samples(run, samples[0], aggregate)
     else:
         run.notes.append("has aggregates but no file of instances, so no attempts")
 
@@ -51,15 +51,13 @@ def _check_version(version: Any, path: Path) -> None:
         raise refusal(f"schema {quote(version)}", path, "0.2.2 to 0.3 are supported")
 
 
-def _read_samples(
-    source: LogSource, path: Path, options: IngestOptions, run: RunInfo, aggregate: dict[str, Any]
-) -> Iterator[AttemptRow]:
+def _read_samples(run: LogRun, path: Path, aggregate: dict[str, Any]) -> Iterator[AttemptRow]:
     results = {result.get("evaluation_name"): result for result in aggregate.get("evaluation_results") or []}
     library = str(get_object(aggregate, "eval_library").get("name", "inspect"))
     chosen: dict[Any, Any] = {}
     skipped: dict[Any, set[str]] = {}
     rows = 0
-    for line, record in source.lines(path):
+    for line, record in run.lines(path):
         rows += 1
         _check_version(record.get("schema_version"), path)
         metadata = get_object(record, "metadata")
@@ -69,7 +67,7 @@ def _read_samples(
             what = "converted from Inspect, with one score for all epochs"
             raise refusal(what, path, "ingest the .eval log instead")
         name, result = record["evaluation_name"], record.get("evaluation_result_id")
-        if options.choice("metric", str(name))[1] not in ("", result):
+        if run.options.choice("metric", str(name))[1] not in ("", result):
             skipped.setdefault(name, set()).add(str(result))
             continue
         if chosen.setdefault(name, result) != result:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 from scorelake.ingest.archives import ZipFile, archive_errors
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.contract import AttemptRow, LogFormat, LogRun, refusal
 from scorelake.ingest.json_stream import FileProbe, JsonReader
 from scorelake.ingest.values import get_object, quote, to_number, to_setting, to_timestamp
 
@@ -33,23 +32,22 @@ def detect(probe: FileProbe) -> bool:
     return probe.shape == "object" and isinstance(about, dict) and {"task", "model"} <= about.keys()
 
 
-def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    with source.file.open("rb") as file:
+def read(run: LogRun) -> Iterator[AttemptRow]:
+    with run.file.open("rb") as file:
         is_archive = file.read(2) == b"PK"
-    header: dict[str, Any] = {}
     names: dict[str, None] = {}
     scorer = ""
-    records = _read_archive(source, header) if is_archive else source.records("samples", header, TRANSCRIPT)
+    records = _read_archive(run) if is_archive else run.records("samples", TRANSCRIPT)
     for _, sample in records:
         if not run.run_id:
-            _add_names(header, run, source.path)
-        uuid, subject_key = sample.get("uuid"), options.subject_key
+            _add_names(run)
+        uuid, subject_key = sample.get("uuid"), run.options.subject_key
         is_invalid = sample.get("invalidation") or sample.get("invalidated")
         scores = {} if is_invalid else get_object(sample, "scores")
         names |= dict.fromkeys(_score_names(scores))
         if names and not scorer:
-            text, wanted = options.choice("scorer", str(run.benchmark))
-            candidates = _in_order(names, header, with_declared=True)
+            text, wanted = run.options.choice("scorer", str(run.benchmark))
+            candidates = _in_order(names, run.document, with_declared=True)
             scorer = wanted if "=" in text or wanted in candidates else candidates[0]
         score = _select_score(scores, scorer)
         yield AttemptRow(
@@ -60,16 +58,16 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             subject=None if subject_key is None else get_object(sample, "metadata").get(subject_key),
             measures=_to_measures(sample),
         )
-    _add_names(header, run, source.path, check_version=is_archive)
+    _add_names(run, check_version=is_archive)
     if names:
-        task, available = str(run.benchmark), _in_order(names, header)
+        task, available = str(run.benchmark), _in_order(names, run.document)
         chosen = run.choose("scorer", task, available, "score", "the scorers of the log")
         if chosen != scorer:
             hint = f"choose it with --scorer {task}={chosen}"
-            raise refusal(f"score {chosen} is missing in the first samples", source.path, hint)
+            raise refusal(f"score {chosen} is missing in the first samples", run.path, hint)
     else:
         run.notes.append("no sample was scored")
-    _add_protocol(header, run, scorer or None)
+    _add_protocol(run, scorer or None)
 
 
 def _to_measures(sample: dict[str, Any]) -> dict[str, Any]:
@@ -82,19 +80,19 @@ def _to_measures(sample: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _read_archive(source: LogSource, header: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+def _read_archive(run: LogRun) -> Iterator[tuple[Any, Any]]:
     """Read the summaries of a finished log, else the journal, else single samples."""
-    path = source.file
+    path = run.file
     with archive_errors(path), ZipFile(path) as archive:
         names = sorted(archive.namelist(), key=lambda name: (len(name) if name.startswith(JOURNAL) else 0, name))
         start = HEADER if HEADER in names else START
         with archive.open(start) as file:
-            header |= JsonReader(file, f"{path}: {start}").document()
+            run.document |= JsonReader(file, f"{path}: {start}").document()
         documents = [name for name in names if name.endswith(".json")]
         prefix = next((prefix for prefix in PREFIXES if any(name.startswith(prefix) for name in documents)), SAMPLES)
         for name in (name for name in documents if name.startswith(prefix)):
             with archive.open(name) as file:
-                reader = JsonReader(file, f"{path}: {name}", max_record=source.reading.max_record)
+                reader = JsonReader(file, f"{path}: {name}", max_record=run.reading.max_record)
                 if prefix == SAMPLES:  # transcripts are read element by element
                     yield name, {key: value for key, i, value in reader.members(TRANSCRIPT) if i is None}
                 else:
@@ -138,18 +136,20 @@ def to_value(value: Any) -> float | None:
     return to_number(value, "score")
 
 
-def _add_names(header: dict[str, Any], run: RunInfo, path: Path, check_version: bool = True) -> None:
+def _add_names(run: LogRun, check_version: bool = True) -> None:
     """Set model, task and run id, which samples need. The layout of other versions is unknown."""
+    header = run.document
     if check_version and header.get("version") not in VERSIONS:
-        raise refusal(f"version {quote(header.get('version'))} of Inspect's log", path, "2 and 3 are supported")
+        raise refusal(f"version {quote(header.get('version'))} of Inspect's log", run.path, "2 and 3 are supported")
     if "eval" not in header:
-        raise refusal("has samples before the header", path, "convert it with `inspect log convert`")
+        raise refusal("has samples before the header", run.path, "convert it with `inspect log convert`")
     about = get_object(header, "eval")
     run.model, run.benchmark = about.get("model"), about.get("task")
     run.run_id = str(about.get("eval_id") or f"{about.get('run_id')}-{about.get('task_id')}")
 
 
-def _add_protocol(header: dict[str, Any], run: RunInfo, scorer: str | None) -> None:
+def _add_protocol(run: LogRun, scorer: str | None) -> None:
+    header = run.document
     about, plan = get_object(header, "eval"), get_object(header, "plan")
     packages, config, roles = (get_object(about, key) for key in ("packages", "config", "model_roles"))
     run.tool = f"inspect_ai {packages.get('inspect_ai', '')}".strip()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.contract import AttemptRow, LogFormat, LogRun, refusal
 from scorelake.ingest.json_stream import records_with
 from scorelake.ingest.values import get_object, to_number, to_setting
 
@@ -28,33 +28,33 @@ def companions(path: Path) -> Iterable[Path]:
     return [path.with_name(f"results_{name['time']}.json")] if name else []
 
 
-def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+def read(run: LogRun) -> Iterator[AttemptRow]:
     run.unique_attempts = True
-    name = NAME.fullmatch(source.file.name)
-    task, run.run_id = (name["task"], name["time"]) if name else (options.benchmark or "", source.tag)
+    name = NAME.fullmatch(run.file.name)
+    task, run.run_id = (name["task"], name["time"]) if name else (run.options.benchmark or "", run.tag)
     run.identity = f"{task} {run.run_id}" if name else ""
-    results = source.companion()
-    run.model = results.get("model_name") or (source.file.parent.name.replace("__", "/") if name else None)
+    results = run.companion()
+    run.model = results.get("model_name") or (run.file.parent.name.replace("__", "/") if name else None)
     run.tool = f"lm_eval {results.get('lm_eval_version') or ''}".strip()
-    run.benchmark = options.benchmark or _outermost_group(task, get_object(results, "group_subtasks")) or None
+    run.benchmark = run.options.benchmark or _outermost_group(task, get_object(results, "group_subtasks")) or None
     run.subject = task if task and run.benchmark not in (task, None) else None
     aggregates, config = get_object(results, "results", task), get_object(results, "configs", task)
     metric = chosen = ""
     rows = 0
-    for line, record in source.lines():
+    for line, record in run.lines():
         if not chosen:
             listed, names = _names(config.get("metric_list"), "metric"), _metrics(record)
             names = [*(name for name in listed if name in names), *names]
-            filters = _list_filters(record, config, aggregates, source)
+            filters = _list_filters(record, config, aggregates, run)
             metric = run.choose("metric", task, names, order="the metric_list of the task")
             chosen = run.choose("filter", task, filters, order="the filter_list of the task")
         if record.get("filter", chosen) != chosen:
             continue
         rows += 1
-        _check_responses(record, config, chosen, line, source.file)
+        _check_responses(record, config, chosen, line, run.file)
         if metric not in record:
             hint = f"available: {', '.join(_metrics(record))}"
-            raise refusal(f"no metric {metric} in line {line:,}", source.file, hint)
+            raise refusal(f"no metric {metric} in line {line:,}", run.file, hint)
         answers = record["filtered_resps"]
         yield AttemptRow(
             record["doc_id"],
@@ -64,7 +64,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
             content=record.get("doc_hash"),
         )
     if not rows:
-        raise refusal(f"no row of the filter {chosen}" if chosen else "no row", source.file)
+        raise refusal(f"no row of the filter {chosen}" if chosen else "no row", run.file)
     _add_protocol(run, f"{metric},{chosen}", chosen, config, results)
     if results:
         run.add_claim(f"{metric},{chosen}", aggregates.get(f"{metric},{chosen}"))
@@ -88,18 +88,18 @@ def _metrics(record: dict[str, Any]) -> list[str]:
 
 
 def _list_filters(
-    record: dict[str, Any], config: dict[str, Any], aggregates: dict[str, Any], source: LogSource
+    record: dict[str, Any], config: dict[str, Any], aggregates: dict[str, Any], run: LogRun
 ) -> list[str]:
     """List the filters in the order of the task. Rows of versions before 0.4.7 do not name their filter."""
     names = _names(config.get("filter_list"), "name")
     names += [key.partition(",")[2] for key in aggregates if "," in key]
     if "filter" in record:
         # Rows are written filter by filter, in the order of the task.
-        return [*(names or [str(other.get("filter")) for _, other in source.lines()]), str(record["filter"])]
+        return [*(names or [str(other.get("filter")) for _, other in run.lines()]), str(record["filter"])]
     filters = sorted(set(names))
     if len(filters) > 1:
         what = f"{len(filters)} filters ({', '.join(filters)}), and rows that do not name their filter"
-        raise refusal(what, source.file, "run it again with lm-eval 0.4.7 or newer")
+        raise refusal(what, run.file, "run it again with lm-eval 0.4.7 or newer")
     return filters or ["none"]
 
 
@@ -120,7 +120,7 @@ def _check_responses(record: dict[str, Any], config: dict[str, Any], chosen: str
         raise refusal(f"{repeats} responses and one score in line {line:,}", path, hint)
 
 
-def _add_protocol(run: RunInfo, grader: str, chosen: str, config: dict[str, Any], results: dict[str, Any]) -> None:
+def _add_protocol(run: LogRun, grader: str, chosen: str, config: dict[str, Any], results: dict[str, Any]) -> None:
     if not results:
         run.protocol = {"grader": grader, "run": run.run_id}
         run.notes.append("no results file of the same time: the protocol is unknown, so this run is not pooled")

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.contract import AttemptRow, LogFormat, LogRun, refusal
 from scorelake.ingest.json_stream import FileProbe, probe
 from scorelake.ingest.values import get_object, pick, quote, to_number, to_setting
 
@@ -31,11 +31,10 @@ def detect(probe: FileProbe) -> bool:
     return probe.shape == "object" and has_rows and "stats" in summary
 
 
-def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    above = "results." if isinstance(probe(source.file).first["results"], dict) else ""
-    document: dict[str, Any] = {}
+def read(run: LogRun) -> Iterator[AttemptRow]:
+    above = "results." if isinstance(probe(run.file).first["results"], dict) else ""
     run.benchmark = run.tool = "promptfoo"
-    for i, row in source.records(f"{above}results", document):
+    for i, row in run.records(f"{above}results"):
         test, provider, prompt = get_object(row, "testCase"), row["provider"], get_object(row, "prompt")
         usage = get_object(row, "tokenUsage") or get_object(row, "response", "tokenUsage")
         named = {SUCCESS: row[SUCCESS]} | get_object(row, "namedScores")
@@ -48,20 +47,20 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         label = test.get("description") or next((value for value in variables.values() if value), "test")
         yield AttemptRow(
             name_test(label, [variables, test.get("assert")]),
-            str(row.get("id") or f"{source.tag}:{i}"),
+            str(row.get("id") or f"{run.tag}:{i}"),
             to_number(named[metric], f"result {i}: {metric}"),
             error=reason == ERROR,
             model=(provider.get("label") or provider.get("id")) if isinstance(provider, dict) else provider,
-            subject=get_object(test, "metadata").get(options.subject_key or ""),
+            subject=get_object(test, "metadata").get(run.options.subject_key or ""),
             protocol={"prompt": template, "grader": metric},
             measures=pick(usage, TOKENS) | {"cost_usd": row.get("cost"), "seconds": time},
         )
-    version = document.get(f"{above}version")
+    version = run.document.get(f"{above}version")
     if version not in VERSIONS:
-        raise refusal(f"version {quote(version)} of promptfoo's results", source.path, "2 and 3 are supported")
-    run.identity = run.run_id = str(document.get("evalId") or source.tag)
-    run.benchmark = get_object(document, "config").get("description") or run.benchmark
-    stats = get_object(document, f"{above}stats")
+        raise refusal(f"version {quote(version)} of promptfoo's results", run.path, "2 and 3 are supported")
+    run.identity = run.run_id = str(run.document.get("evalId") or run.tag)
+    run.benchmark = get_object(run.document, "config").get("description") or run.benchmark
+    stats = get_object(run.document, f"{above}stats")
     claim_share(run, "successes", stats.get("successes"), stats.get("failures"), stats.get("errors"))
 
 
@@ -72,7 +71,7 @@ def name_test(label: Any, content: Any) -> str:
     return f"{text[:60]} #{digest[:8]}"
 
 
-def claim_share(run: RunInfo, name: str, passed: Any, *others: Any) -> None:
+def claim_share(run: LogRun, name: str, passed: Any, *others: Any) -> None:
     """Compare the share of tests that passed, if the tool counts them and its own verdict was read."""
     total = sum(count for count in (passed, *others) if isinstance(count, int))
     if isinstance(passed, int) and total and not run.options.metric:
@@ -81,22 +80,20 @@ def claim_share(run: RunInfo, name: str, passed: Any, *others: Any) -> None:
 
 def detect_deepeval(probe: FileProbe) -> bool:
     run = probe.first.get("testRunData", probe.first)
-    return probe.shape == "object" and isinstance(run, dict) and isinstance(run.get("testCases"), list)
+    has_cases = isinstance(run, dict) and isinstance(run.get("testCases"), list)
+    return probe.shape == "object" and (has_cases or probe.has("testRunLink"))
 
 
-def explain_deepeval(probe: FileProbe) -> str | None:
-    has_link = probe.shape == "object" and probe.has("testRunLink") and not probe.first.get("testRunData")
-    return "has only a link to the test run at Confident AI, not its results" if has_link else None
-
-
-def read_deepeval(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    above = "testRunData." if "testRunData" in probe(source.file).first else ""
-    document: dict[str, Any] = {}
-    run.tool, run.run_id = "deepeval", source.tag
+def read_deepeval(run: LogRun) -> Iterator[AttemptRow]:
+    first = probe(run.file).first
+    if not first.get("testRunData") and "testCases" not in first:
+        raise refusal("has only a link to the test run at Confident AI, not its results", run.path)
+    above = "testRunData." if "testRunData" in first else ""
+    run.tool, run.run_id = "deepeval", run.tag
     kinds = (f"{above}testCases", f"{above}conversationalTestCases")
-    for key, i, case in source.members(*kinds):
+    for key, i, case in run.members(*kinds):
         if key not in kinds or i is None:
-            document[key.removeprefix(above)] = case
+            run.document[key.removeprefix(above)] = case
             continue
         metrics = {str(each["name"]): each for each in case.get("metricsData") or []}
         scores = [f"{name}.score" for name in metrics]
@@ -108,21 +105,21 @@ def read_deepeval(source: LogSource, options: IngestOptions, run: RunInfo) -> It
         is_numbered = str(case["name"]).startswith(("test_case_", "conversational_test_case_"))
         yield AttemptRow(
             name_test(asked[0] or asked[2] or case["name"] if is_numbered else case["name"], asked),
-            f"{source.tag}:{key}:{i}",
+            f"{run.tag}:{key}:{i}",
             to_number(value, f"{case['name']}: {metric}"),
             error=value is None or bool(graded.get("error")),
-            subject=get_object(case, "metadata").get(options.subject_key or ""),
+            subject=get_object(case, "metadata").get(run.options.subject_key or ""),
             protocol={
                 **pick(graded, {"judge": "evaluationModel", "threshold": "threshold"}),
                 "grader": metric if metric != SUCCESS else f"{SUCCESS} {to_setting(sorted(metrics))}",
             },
             measures=pick(case, MEASURED),
         )
-    model = get_object(document, "hyperparameters").get("model")
+    model = get_object(run.document, "hyperparameters").get("model")
     run.model = model if isinstance(model, str) else None
-    run.benchmark = document.get("datasetAlias") or document.get("testFile") or "deepeval"
-    claim_share(run, "testPassed", document.get("testPassed"), document.get("testFailed"))
+    run.benchmark = run.document.get("datasetAlias") or run.document.get("testFile") or "deepeval"
+    claim_share(run, "testPassed", run.document.get("testPassed"), run.document.get("testFailed"))
 
 
 PROMPTFOO = LogFormat("promptfoo", "score", "fail", detect, read)
-DEEPEVAL = LogFormat("deepeval", "score", "fail", detect_deepeval, read_deepeval, explain=explain_deepeval)
+DEEPEVAL = LogFormat("deepeval", "score", "fail", detect_deepeval, read_deepeval)

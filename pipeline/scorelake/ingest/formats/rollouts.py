@@ -15,9 +15,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal, siblings
+from scorelake.ingest.archives import read_parquet
+from scorelake.ingest.contract import AttemptRow, LogFormat, LogRun, refusal, siblings
 from scorelake.ingest.json_stream import DECODER, FileProbe, parquet_with, probe, records_with
-from scorelake.ingest.tables import read_parquet
 from scorelake.ingest.values import get_object, to_name, to_number
 
 STEP = re.compile(r"step_(\d+)")
@@ -29,10 +29,10 @@ def detect(probe: FileProbe) -> bool:
     return probe.has_records and probe.has("reward", "prompt", "completion") and any(probe.has(key) for key in IDS)
 
 
-def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    metadata = source.companion()
+def read(run: LogRun) -> Iterator[AttemptRow]:
+    metadata = run.companion()
     hosted, sampling = get_object(metadata, "run"), get_object(metadata, "sampling_args")
-    run.tool, run.run_id = "verifiers", source.folder.name
+    run.tool, run.run_id = "verifiers", run.folder.name
     run.model = metadata.get("model") or hosted.get("base_model")
     run.benchmark = metadata.get("env_id") or metadata.get("env")
     run.protocol = {
@@ -41,11 +41,11 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         "env_args": metadata.get("env_args") or None,
         "env_version": metadata.get("env_version"),
         "max_tokens": metadata.get("max_tokens") or hosted.get("max_tokens"),
-        "grader": options.choice("metric", str(run.benchmark or ""))[1] or "reward",
+        "grader": run.options.choice("metric", str(run.benchmark or ""))[1] or "reward",
     }
-    key, is_reliable, rows = _check_ids(source, run)
+    key, is_reliable, rows = _check_ids(run)
     problems = set()
-    for line, record in source.lines():
+    for line, record in run.lines():
         problem = to_name(record[key], f"line {line:,}: {key}") if is_reliable else f"content-{_digest(record)}"
         problems.add(problem)
         values = _list_values(record)
@@ -53,7 +53,7 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         value = to_number(values[metric], f"line {line:,}: {metric}")
         yield AttemptRow(
             problem,
-            f"{source.tag}:{line}",
+            f"{run.tag}:{line}",
             value,
             error=value is None or bool(record.get("error")) or record.get("is_completed") is False,
             benchmark=record.get("env_name") if run.benchmark is None else None,
@@ -69,19 +69,19 @@ def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[At
         run.notes.append(f"{expected}; the file has {len(problems):,} problems in {rows:,} rows")
 
 
-def _check_ids(source: LogSource, run: RunInfo) -> tuple[str, bool, int]:
+def _check_ids(run: LogRun) -> tuple[str, bool, int]:
     """Return the key of the id, whether all rows of one id have the same content, and the number of rows.
 
     In real files of verifiers (issue 459), each id covers three different prompts.
     """
     contents: dict[str, int] = {}
     key, is_reliable, rows = "", True, 0
-    for line, record in source.lines():
+    for line, record in run.lines():
         rows += 1
         key = key or next((name for name in IDS if name in record), "")
         missing = [name for name in (key, "reward") if name not in record]
         if missing:
-            raise refusal(f"line {line:,} has no {missing[0]}", source.file)
+            raise refusal(f"line {line:,} has no {missing[0]}", run.file)
         if is_reliable:
             content = int(_digest(record), 16)
             if contents.setdefault(to_name(record[key], f"line {line:,}: {key}"), content) != content:
@@ -96,7 +96,7 @@ def _digest(record: dict[str, Any], keys: tuple[str, ...] = ("prompt", "answer",
     return hashlib.sha256(content.encode()).hexdigest()[:15]
 
 
-def _choose(run: RunInfo, task: str, values: dict[str, Any], reward: str) -> str:
+def _choose(run: LogRun, task: str, values: dict[str, Any], reward: str) -> str:
     """Return the number that counts: the reward, or the one that --metric names."""
     return run.choose("metric", task, values) if run.options.choice("metric", task)[1] else reward
 
@@ -117,11 +117,11 @@ def detect_traces(probe: FileProbe) -> bool:
     return probe.has_records and probe.has("id", "env", "task", "traces") and not is_subset
 
 
-def read_traces(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
-    steps = [match[1] for part in source.file.resolve().parts if (match := STEP.fullmatch(part))]
-    run.tool, run.run_id = "verifiers v1", steps[-1] if steps else source.folder.name
+def read_traces(run: LogRun) -> Iterator[AttemptRow]:
+    steps = [match[1] for part in run.file.resolve().parts if (match := STEP.fullmatch(part))]
+    run.tool, run.run_id = "verifiers v1", steps[-1] if steps else run.folder.name
     torn: list[int] = []
-    for line, episode in source.lines(torn=torn):
+    for line, episode in run.lines(torn=torn):
         where = f"line {line:,}"
         task, benchmark = get_object({"task": episode["task"]}, "task"), get_object(episode, "env").get("id")
         agent, trace = _select_trace(episode, str(benchmark or ""), run, where)
@@ -145,7 +145,7 @@ def read_traces(source: LogSource, options: IngestOptions, run: RunInfo) -> Iter
         run.notes.append(f"skipped line {torn[0]:,}, which is incomplete; the tool writes the episode again")
 
 
-def _select_trace(episode: Any, task: str, run: RunInfo, where: str) -> tuple[str | None, Any]:
+def _select_trace(episode: Any, task: str, run: LogRun, where: str) -> tuple[str | None, Any]:
     """Return the trace whose rewards count, and its agent where several have rewards: by default the first."""
     traces = {get_object(trace, "agent").get("name", "agent"): trace for trace in episode["traces"]}
     if len(traces) != len(episode["traces"]):
@@ -157,7 +157,7 @@ def _select_trace(episode: Any, task: str, run: RunInfo, where: str) -> tuple[st
     return agent if len(rewarded) > 1 else None, rewarded[agent]
 
 
-def _trace_reward(trace: Any, task: str, run: RunInfo, where: str) -> tuple[str, float | None]:
+def _trace_reward(trace: Any, task: str, run: LogRun, where: str) -> tuple[str, float | None]:
     """Return the weighted sum of all rewards, or the reward or metric that --metric names, and its name."""
     rewards, metrics = get_object(trace, "rewards"), get_object(trace, "metrics")
     metric = _choose(run, task, metrics | rewards, "")
@@ -201,10 +201,10 @@ def explain_slime(probe: FileProbe) -> str | None:
     return "a PyTorch file, which is not loaded since it may run code: save the samples as JSON" * is_torch or None
 
 
-def read_training(tool: str, source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+def read_training(tool: str, run: LogRun) -> Iterator[AttemptRow]:
     run.benchmark = run.tool = tool
-    run.run_id, document = source.folder.name, probe(source.file).first
-    for line, record in _list_rollouts(tool, source, document):
+    run.run_id, document = run.folder.name, probe(run.file).first
+    for line, record in _list_rollouts(tool, run, document):
         values, reward = {key: each for key, each in record.items() if key not in NOT_REWARDS}, REWARD[tool]
         values |= values[reward] if tool == "slime" and isinstance(values[reward], dict) else {}
         metric = _choose(run, tool, values, reward) if reward else run.choose("metric", tool, values, "reward")
@@ -212,7 +212,7 @@ def read_training(tool: str, source: LogSource, options: IngestOptions, run: Run
         step = record.get("step", record.get("rollout_id", document.get("rollout_id")))
         yield AttemptRow(
             f"content-{_digest(record, CONTENT[tool])}",
-            f"{source.tag}:{line}",
+            f"{run.tag}:{line}",
             value,
             error=value is None or record.get("status") in NOT_FINISHED,
             benchmark=record.get("data_source"),
@@ -221,14 +221,14 @@ def read_training(tool: str, source: LogSource, options: IngestOptions, run: Run
         )
 
 
-def _list_rollouts(tool: str, source: LogSource, document: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _list_rollouts(tool: str, run: LogRun, document: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
     if tool == "trl":
-        names = [each.name for each in pq.read_schema(source.file) if str(each.type) in NUMBERS]
-        yield from enumerate(read_parquet(source.file, [*names, "prompt"]), 1)
+        names = [each.name for each in pq.read_schema(run.file) if str(each.type) in NUMBERS]
+        yield from enumerate(read_parquet(run.file, [*names, "prompt"]), 1)
     elif "samples" in document:
-        yield from ((i + 1, sample) for i, sample in source.records("samples", {}))
+        yield from ((i + 1, sample) for i, sample in run.records("samples"))
     else:
-        yield from source.lines()
+        yield from run.lines()
 
 
 IS_TRL = parquet_with("step", "prompt", "completion")

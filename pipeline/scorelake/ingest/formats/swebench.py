@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scorelake.ingest.contract import AttemptRow, IngestOptions, LogFormat, LogSource, RunInfo, refusal
+from scorelake.ingest.contract import AttemptRow, LogFormat, LogRun, refusal
 from scorelake.ingest.json_stream import FileProbe, load, members, probe
 from scorelake.ingest.values import quote, to_verdict
 
@@ -42,23 +42,23 @@ def group(path: Path) -> Path:
     return path.parent.parent if path.name == "report.json" else path
 
 
-def read(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+def read(run: LogRun) -> Iterator[AttemptRow]:
     run.tool = "swebench"
-    dialect = _dialect(probe(source.file).first)
+    dialect = _dialect(probe(run.file).first)
     if dialect == "instance":
-        run.model, run.run_id = source.folder.parent.name.replace("__", "/"), source.folder.parent.parent.name
-        for path in source.files:
+        run.model, run.run_id = run.folder.parent.name.replace("__", "/"), run.folder.parent.parent.name
+        for path in run.files:
             for instance, _, result in members(path):
                 if not isinstance(result, dict) or "resolved" not in result:
                     raise refusal(f"{quote(instance)} has no resolved", path)
                 yield _to_row(instance, run.run_id, to_verdict(result["resolved"], f"{instance}: resolved"))
     elif dialect == "pro":
         # The file has nothing but verdicts, and two runs may have the same: the folder is part of the run id.
-        run.model, run.run_id = source.folder.name, f"{source.folder.parent.name}:{source.tag}"
-        for instance, _, value in source.members():
+        run.model, run.run_id = run.folder.name, f"{run.folder.parent.name}:{run.tag}"
+        for instance, _, value in run.members():
             yield _to_row(instance, run.run_id, to_verdict(value, instance))
     else:
-        yield from _read_lists(source, options, run)
+        yield from _read_lists(run)
 
 
 def _to_row(instance: str, run_id: str, value: float | None, error: bool | None = None) -> AttemptRow:
@@ -66,21 +66,21 @@ def _to_row(instance: str, run_id: str, value: float | None, error: bool | None 
     return AttemptRow(instance, run_id, value, error, subject=match and f"{match['owner']}/{match['name']}")
 
 
-def _read_lists(source: LogSource, options: IngestOptions, run: RunInfo) -> Iterator[AttemptRow]:
+def _read_lists(run: LogRun) -> Iterator[AttemptRow]:
     """Read a report that lists the instances of every result."""
-    document = load(source.file)
+    document = load(run.file)
     lists = {key: _to_ids(value, key) for key, value in document.items() if isinstance(value, list)}
     is_report = _dialect(document) == "report"
     suffix = "_ids" if is_report else ""
-    run.model, run.run_id = _parse_name(source, options, is_report)
+    run.model, run.run_id = _parse_name(run, is_report)
     if not is_report and "generated" not in lists and "unresolved" not in lists:
         # The experiments repository lists no failures: they are what was submitted and is not resolved.
         what = "no list of submitted instances (generated, no_generation)"
-        raise refusal(what, source.file, "the failures are unknown without one")
+        raise refusal(what, run.file, "the failures are unknown without one")
     resolved = lists.get(f"resolved{suffix}", lists.get("resolved", {}))
     both = sorted(resolved.keys() & lists.get(f"unresolved{suffix}", {}).keys())
     if both:
-        raise refusal(f"{len(both):,} instances are resolved and unresolved, such as {both[0]}", source.file)
+        raise refusal(f"{len(both):,} instances are resolved and unresolved, such as {both[0]}", run.file)
     keys = REPORT_LISTS if is_report else EXPERIMENT_LISTS
     submitted = dict.fromkeys(instance for key in keys for instance in lists.get(key, ())) | resolved
     error_keys = REPORT_ERRORS if is_report else (*FAILED_STEPS, "error")
@@ -90,7 +90,7 @@ def _read_lists(source: LogSource, options: IngestOptions, run: RunInfo) -> Iter
         value = None if instance in pending else float(instance in resolved)
         yield _to_row(instance, run.run_id, value, error=instance in errors)
     missing = lists.get(f"incomplete{suffix}", {})
-    if options.missing == "fail":
+    if run.options.missing == "fail":
         yield from (_to_row(instance, run.run_id, 0.0) for instance in missing if instance not in submitted)
     elif missing:
         run.notes.append(f"{len(missing):,} instances were never attempted; --missing fail counts them as failed")
@@ -106,16 +106,16 @@ def _to_ids(value: list[Any], key: str) -> dict[str, None]:
     return dict.fromkeys(each for each in value if isinstance(each, str))
 
 
-def _parse_name(source: LogSource, options: IngestOptions, is_report: bool) -> tuple[str | None, str]:
+def _parse_name(run: LogRun, is_report: bool) -> tuple[str | None, str]:
     """Parse model and run from {model}.{run}.json. With several dots the end of the model is ambiguous."""
     if not is_report:
-        return None, f"{source.folder.name}:{source.tag}"  # the folder is called results in every run
-    stem = source.file.name.removesuffix(".gz").removesuffix(".json")
-    if options.model is not None:
-        return None, stem.removeprefix(f"{options.model}.")
+        return None, f"{run.folder.name}:{run.tag}"  # the folder is called results in every run
+    stem = run.file.name.removesuffix(".gz").removesuffix(".json")
+    if run.options.model is not None:
+        return None, stem.removeprefix(f"{run.options.model}.")
     model, _, run_id = stem.partition(".")
     if not run_id or "." in run_id:
-        raise refusal("the file name does not show where the model ends", source.file, "give --model")
+        raise refusal("the file name does not show where the model ends", run.file, "give --model")
     return model.replace("__", "/"), run_id
 
 
