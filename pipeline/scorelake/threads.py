@@ -46,8 +46,8 @@ def batch_by_size(items: Sequence[Item], size: Callable[[Item], float], max_size
 def single_threaded_blas() -> Iterator[None]:
     """Compute matrix products on the calling thread, since our own threads use all cores already.
 
-    With threads of its own, BLAS took 2.0 instead of 1.1 s of CPU to compare 20 models of 10 million attempts, and 80 s
-    on a busy machine, where they wait for each other.
+    With threads of its own, BLAS took 2.0 instead of 1.1 s of CPU to compare 20 models of 10 million attempts, and
+    80 s on a busy machine, where they wait for each other.
     """
     with _blas_controller().limit(limits=1, user_api="blas"):
         yield
