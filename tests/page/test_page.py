@@ -51,7 +51,7 @@ def test_data_that_does_not_fit_is_omitted_and_named(out: Path, page: str) -> No
         "scores by subject",
         "other metrics",
         "pairs of all models",
-        "the history of all models",
+        "curves and histories of all models",
         "the problems of all models",
         "other metrics by subject",
     ]

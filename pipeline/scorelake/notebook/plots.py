@@ -13,8 +13,7 @@ from typing import TypeAlias
 from markupsafe import Markup
 
 from scorelake.errors import StorageError, UsageError
-from scorelake.page import svg
-from scorelake.page.build import read_file
+from scorelake.page import read_file, svg
 from scorelake.page.details import problems
 from scorelake.page.figures import CURVES, curve_figure, curve_points, frontier, series
 from scorelake.page.sections import BoardView, Figure, board_costs, board_views, leaderboard

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
-from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -19,7 +18,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from scorelake import metrics
-from scorelake.page import svg
+from scorelake.page import read_file, svg
 from scorelake.page.details import packed_pairs, pair_matrix, problems
 from scorelake.page.figures import costs, curves, history, series
 from scorelake.page.sections import (
@@ -51,16 +50,19 @@ SELECT coalesce(min(n), 0) FROM (
 """
 _PROBLEMS = "SELECT count(*) FROM (SELECT DISTINCT benchmark, subject, problem_id FROM problem_counts)"
 Json = dict[str, Any]
-Part = list[tuple[Json, str, Any]]
-"""Entries to add: the dictionary, the key and the value."""
+Entry = tuple[Json, str, Any]
+"""What to add: the dictionary, the key and the value."""
+OPTIONAL = (
+    *("scores by subject", "other metrics", "pairs of all models", "curves and histories of all models"),
+    *("the problems of all models", "other metrics by subject"),
+)
+"""Data that the page can do without, by priority. With more than MANY models the last is not read."""
 SECTIONS: dict[str, Callable[[BoardView], Any]] = {
     **{"board": leaderboard, "curves": curves, "pairs": pair_matrix, "subjects": subjects, "problems": problems},
     **{"history": history, "series": series, "costs": costs, "budget": budget},
     **{kind: partial(query_section, kind) for kind in QUERIES},
 }
 """What the template shows of a board. Those of `Section` are drawn alike, the others have their own markup."""
-MAX_SUBJECT_ROWS = 60_000
-"""With more rows by subject and metric there is no need to measure their size: they do not fit."""
 
 
 def build_page(
@@ -195,11 +197,6 @@ def breakable(text: str) -> Markup:
     return Markup("<bdi>{}</bdi>").format(name)
 
 
-def read_file(name: str) -> str:
-    """Return a file of this package."""
-    return (resources.files("scorelake.page") / name).read_text(encoding="utf-8")
-
-
 def encode(data: Any) -> str:
     """Encode as JSON that no HTML parser takes for markup."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -209,80 +206,52 @@ def encode(data: Any) -> str:
 
 
 def script_data(views: list[BoardView], sections: list[Json], metric: str, max_bytes: int) -> Json:
-    """Return the data for the script that fits into max_bytes."""
+    """Return the data for the script: what the first view needs, and optional parts as long as they fit."""
     names = labels(view.board.benchmark for view in views)
-    boards = [
-        {
+    optional: dict[str, list[Entry]] = {name: [] for name in OPTIONAL}
+    boards, is_short = [], False
+    for view, parts in zip(views, sections, strict=True):
+        overall, problem_data = _scores(view, view.board), parts["problems"] and parts["problems"]["data"]
+        points = {f.source: f.points for section in parts["curves"] + parts["history"] for f in section.figures}
+        board = {
             "benchmark": names[view.board.benchmark],
             "protocol": view.board.label,
             "models": [view.label(line.model) for line in view.lines],
-            "overall": {"name": "", **_scores(view, view.board)},
+            "overall": {"name": "", **overall},
             "subjects": [],
             "pairs": {},
-            "points": {f.source: f.points for s in parts["curves"] for f in s.figures}
-            | {f.source: f.points[:MATRIX] for s in parts["history"] for f in s.figures},
-            "problems": parts["problems"] and _first_cells(parts["problems"]["data"]),
+            "points": {source: of_models[:MATRIX] for source, of_models in points.items()},
+            "problems": problem_data and problem_data | {"cells": problem_data["cells"][:MATRIX]},
         }
-        for view, parts in zip(views, sections, strict=True)
-    ]
+        boards.append(board)
+        is_many = len(view.lines) > MANY
+        subjects = board_rows(view.reader, by_subject=True, metric=view.metric if is_many else None, of=view.board)
+        subjects = subjects if len(subjects) > 1 else []
+        is_short |= is_many and bool(subjects) and len(view.board.lines) > 1
+        labelled = labels(str(subject.part) for subject in subjects)
+        scores = [{"name": labelled[str(subject.part)], **_scores(view, subject)} for subject in subjects]
+        by_subject, others, pairs, curves, cells, others_by_subject = optional.values()
+        by_subject.append((board, "subjects", scores))
+        others += [
+            (overall["metrics"], n, _metric(view, view.board, n)) for n in view.board.lines if n != view.metric
+        ]
+        pairs.append((board, "pairs", packed_pairs(view)))
+        curves += [(board["points"], *item) for item in points.items()]
+        cells += [(board["problems"], "cells", problem_data["cells"])] if problem_data else []
+        for subject, its_scores in zip(subjects, scores, strict=True):
+            others_by_subject += [(its_scores["metrics"], n, _metric(view, subject, n)) for n in subject.lines]
     data: Json = {"metric": metric, "top": views[0].top, "matrix": MATRIX, "many": MANY, "markers": svg.MARKERS}
     data |= {"omitted": [], "boards": boards}
     left = max_bytes - len(encode(data).encode())
-    for name, entries in _optional_parts(views, sections, boards):
-        size = sum(len(encode({key: value}).encode()) for _, key, value in entries or ())
-        if entries is None or size > left:
+    for name, entries in optional.items():
+        size = sum(len(encode({key: value}).encode()) for _, key, value in entries)
+        if size > left or (is_short and name == OPTIONAL[-1]):
             data["omitted"].append(name)
             continue
         left -= size
         for target, key, value in entries:
             target[key] = value
     return data
-
-
-def _first_cells(data: Json) -> Json:
-    return data | {"cells": data["cells"][:MATRIX]}
-
-
-def _optional_parts(
-    views: list[BoardView], sections: list[Json], boards: list[Json]
-) -> Iterator[tuple[str, Part | None]]:
-    """Yield the name and the entries of each optional part; None instead of entries that are clearly too large."""
-    shown = list(zip(views, sections, boards, strict=True))
-    subjects = [_by_subject(view, view.metric) for view in views]
-    labelled = [labels(str(part.part) for part in parts) for parts in subjects]
-    scores = [
-        [{"name": names[str(part.part)], **_scores(view, part)} for part in parts]
-        for view, parts, names in zip(views, subjects, labelled, strict=True)
-    ]
-    yield "scores by subject", [(board, "subjects", each) for board, each in zip(boards, scores, strict=True)]
-    others = [(view, board, name) for view, _, board in shown for name in view.board.lines if name != view.metric]
-    yield "other metrics", [(b["overall"]["metrics"], name, _metric(v, v.board, name)) for v, b, name in others]
-    yield "pairs of all models", [(board, "pairs", packed_pairs(view)) for view, _, board in shown]
-    histories = [
-        (b["points"], f.source, f.points) for _, parts, b in shown for s in parts["history"] for f in s.figures
-    ]
-    yield "the history of all models", histories
-    cells = [
-        (b["problems"], "cells", parts["problems"]["data"]["cells"]) for _, parts, b in shown if parts["problems"]
-    ]
-    yield "the problems of all models", cells
-    rows = sum(
-        len(view.lines) * len(parts) * len(view.board.lines) for view, parts in zip(views, subjects, strict=True)
-    )
-    if rows > MAX_SUBJECT_ROWS:
-        yield "other metrics by subject", None
-        return
-    every = [_by_subject(view) for view in views]
-    pairs = [
-        (v, *each) for v, s, parts in zip(views, scores, every, strict=True) for each in zip(s, parts, strict=True)
-    ]
-    by_subject = [(s["metrics"], name, _metric(v, part, name)) for v, s, part in pairs for name in part.lines]
-    yield "other metrics by subject", by_subject
-
-
-def _by_subject(view: BoardView, metric: str | None = None) -> list[BoardRows]:
-    parts = board_rows(view.reader, by_subject=True, metric=metric, of=view.board)
-    return parts if len(parts) > 1 else []
 
 
 def _scores(view: BoardView, board: BoardRows) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -9,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from scorelake.page import svg
+from scorelake.page import read_file, svg
 from scorelake.read.board import BoardRows, Facts, Line, Reader, board_rows
 from scorelake.read.format import DASH, Scale, amount, shorten
 from scorelake.read.measures import read_costs
@@ -26,53 +27,7 @@ SMALL = 20
 UNGRADED = 0.05
 """A model is flagged from this share of ungraded attempts on."""
 UNKNOWN = "unknown"
-QUERIES = {
-    "partial": (
-        "adjusted",
-        "Partially evaluated models",
-        "These models attempted a part of the problems, which may be the easy ones. Their score on all problems is "
-        "estimated by a Rasch model: success depends on the ability of the model minus the difficulty of the "
-        "problem. The estimate is no part of the ranking. A misfit near 1 or below: the Rasch model fits the data.",
-        "Expected pass@1 over all problems, with its interval under the Rasch model",
-        """
-        SELECT model AS "Model", printf('%.0f%%', 100 * share_tried) AS "Problems attempted",
-            round(100 * value, 1) AS "pass@1 on these, %",
-            coalesce(reason, concat(round(100 * value_adjusted, 1), ' (', round(100 * lo_adjusted, 1), ' to ',
-                round(100 * hi_adjusted, 1), ')')) AS "Expected on all, %",
-            adjusted_rank AS "Rank by that", round(misfit, 2) AS "Misfit"
-        FROM adjusted WHERE benchmark = ? AND protocol = ? AND share_tried < 1
-        ORDER BY adjusted_rank NULLS LAST, model
-        """,
-    ),
-    "judges": (
-        "judge_quality",
-        "Judges",
-        "How the grades of the judge agree with the trusted ones where an attempt has both, and pass@1 corrected by "
-        "them. Bias: judged minus trusted; a small p says that the judge treats this model unlike the others.",
-        "Agreement of the judge with trusted grades, in percent",
-        """
-        SELECT model AS "Model", attempts AS "Attempts with both", round(100 * agreement, 1) AS "Agreement",
-            round(100 * sensitivity, 1) AS "Passes found", round(100 * specificity, 1) AS "Failures found",
-            round(100 * value, 1) AS "pass@1 as judged", concat(round(100 * value_corrected, 1),
-                ' (' || round(100 * lo, 1) || ' to ' || round(100 * hi, 1) || ')') AS "Corrected",
-            printf('%+.1f', 100 * bias) AS "Bias, points", printf('%.2g', bias_p) AS "p"
-        FROM judge_quality WHERE benchmark = ? AND protocol = ? ORDER BY value DESC, model
-        """,
-    ),
-    "gates": (
-        "gate",
-        "Gates",
-        "Fail: the score fell below what is allowed, beyond chance. Pass: it did not, beyond chance. Undecided: "
-        "neither is certain.",
-        "Verdicts of the configured gates",
-        """
-        SELECT model AS "Model", verdict AS "Verdict", base AS "Base", metric AS "Metric",
-            coalesce(printf('%+.4f', lift), reason) AS "Change", printf('%+.4f to %+.4f', lo, hi) AS "Interval",
-            printf('%+.4f', -margin) AS "Allowed", rule AS "Rule"
-        FROM gate WHERE benchmark = ? AND protocol = ? ORDER BY verdict = 'pass', verdict, rule, model
-        """,
-    ),
-}
+QUERIES: dict[str, dict[str, str]] = tomllib.loads(read_file("sections.toml"))
 """Sections that are one query: the table that must exist, their name, words, caption and query."""
 _BAR = Markup(
     '<svg class="stack" aria-hidden="true"><rect class="part-b" width="100%" height="100%"/>'
@@ -293,12 +248,12 @@ def _heat_table(view: BoardView, name: str, parts: list[BoardRows]) -> dict[str,
 
 def query_section(kind: str, view: BoardView) -> list[Section]:
     """Return the section of QUERIES, if the table exists and has rows of the board."""
-    table, name, words, caption, sql = QUERIES[kind]
-    if not view.reader.rows("SELECT 1 FROM information_schema.tables WHERE table_name = ?", table):
+    its = QUERIES[kind]
+    if not view.reader.rows("SELECT 1 FROM information_schema.tables WHERE table_name = ?", its["table"]):
         return []
-    head, rows = view.reader.table(sql, view.key)
+    head, rows = view.reader.table(its["query"], view.key)
     body = [[DASH if cell is None else escape_controls(str(cell)) for cell in row] for row in rows]
-    return [Section(kind, name, [words], tables=[Grid(caption, head, body)])] if rows else []
+    return [Section(kind, its["name"], [its["words"]], tables=[Grid(its["caption"], head, body)])] if rows else []
 
 
 def budget(view: BoardView) -> list[Section]:
