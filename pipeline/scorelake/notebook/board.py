@@ -179,16 +179,6 @@ class Board(AbstractContextManager["Board"]):
         """
         return session.frame(self.folder, query, parameters)
 
-    def rows(self, query: str, limit: int | None = None) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Run one SELECT as `sql` does, and return column names and at most `limit` rows, without Polars.
-
-        Examples
-        --------
-        >>> board.rows("SELECT DISTINCT metric FROM model_summary ORDER BY ALL", limit=2)
-        (['metric'], [('pass@1',), ('pass@4',)])
-        """
-        return session.query(self.folder, query, limit=limit)
-
     def compare(
         self,
         model_a: str,

@@ -86,7 +86,7 @@ def as_tuple(names: str | Sequence[str]) -> tuple[str, ...]:
 
 
 class Plots:
-    """The charts of a board. Several benchmarks or protocols are stacked in one drawing.
+    """The charts of a board. Several benchmarks or protocols are stacked in one drawing; `benchmark` chooses one.
 
     Methods raise `UsageError` if a name does not exist or there is nothing to draw.
     """
@@ -101,8 +101,6 @@ class Plots:
         ----------
         metric : str, optional
             By default pass@1, or avg@N without pass/fail.
-        benchmark : str, optional
-            By default all benchmarks.
         top : int
             The largest number of models per board.
 
@@ -122,8 +120,6 @@ class Plots:
         ----------
         models : str or sequence of str
             Names of up to seven models; by default the first seven of each board.
-        benchmark : str, optional
-            By default all benchmarks.
         family : {"pass@k", "pass^k"}, optional
             By default pass@k, and for a single model both.
 
@@ -143,11 +139,6 @@ class Plots:
     def matrix(self, benchmark: str | None = None) -> Drawing:
         """Draw models by problems as a heat map: models by rank, problems from easy to hard.
 
-        Parameters
-        ----------
-        benchmark : str, optional
-            By default all benchmarks.
-
         Examples
         --------
         >>> board.plot.matrix()
@@ -162,8 +153,6 @@ class Plots:
         ----------
         runs : str or sequence of str
             Names of runs; by default all.
-        benchmark : str, optional
-            By default all benchmarks.
 
         Examples
         --------
@@ -179,8 +168,6 @@ class Plots:
         ----------
         measure : str, optional
             By default money, else the first measure.
-        benchmark : str, optional
-            By default all benchmarks.
 
         Examples
         --------
