@@ -48,6 +48,7 @@ SELECT coalesce(min(n), 0) FROM (
     FROM problem_histogram WHERE n > 0 GROUP BY n
 ) WHERE reached
 """
+_SUBJECT_ROWS = "SELECT count(*) FROM subject_summary WHERE benchmark = ? AND protocol = ?"
 _PROBLEMS = "SELECT count(*) FROM (SELECT DISTINCT benchmark, subject, problem_id FROM problem_counts)"
 Json = dict[str, Any]
 Entry = tuple[Json, str, Any]
@@ -56,7 +57,9 @@ OPTIONAL = (
     *("scores by subject", "other metrics", "pairs of all models", "curves and histories of all models"),
     *("the problems of all models", "other metrics by subject"),
 )
-"""Data that the page can do without, by priority. With more than MANY models the last is not read."""
+"""Data that the page can do without, by priority."""
+MAX_SUBJECT_ROWS = 60_000
+"""With more rows by subject and metric, those of other metrics are not read: they do not fit."""
 SECTIONS: dict[str, Callable[[BoardView], Any]] = {
     **{"board": leaderboard, "curves": curves, "pairs": pair_matrix, "subjects": subjects, "problems": problems},
     **{"history": history, "series": series, "costs": costs, "budget": budget},
@@ -224,10 +227,10 @@ def script_data(views: list[BoardView], sections: list[Json], metric: str, max_b
             "problems": problem_data and problem_data | {"cells": problem_data["cells"][:MATRIX]},
         }
         boards.append(board)
-        is_many = len(view.lines) > MANY
-        subjects = board_rows(view.reader, by_subject=True, metric=view.metric if is_many else None, of=view.board)
+        is_large = view.rows(_SUBJECT_ROWS)[0][0] > MAX_SUBJECT_ROWS
+        subjects = board_rows(view.reader, by_subject=True, metric=view.metric if is_large else None, of=view.board)
         subjects = subjects if len(subjects) > 1 else []
-        is_short |= is_many and bool(subjects) and len(view.board.lines) > 1
+        is_short |= is_large
         labelled = labels(str(subject.part) for subject in subjects)
         scores = [{"name": labelled[str(subject.part)], **_scores(view, subject)} for subject in subjects]
         by_subject, others, pairs, curves, cells, others_by_subject = optional.values()
