@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from counted import scored
-from looked_at import LONG, browser, busy, heavy, hostile, model, plain
+from looked_at import LONG, browser, busy, heavy, hostile, measured, model, plain
 from scorelake.page.build import build_page
 from scorelake.pipeline import score_lake
 from scorelake.publish.snapshot import Output
@@ -39,7 +39,7 @@ VIEWS = {
 def outputs(home: Path) -> dict[str, Path]:
     """Boards of several shapes, scored now."""
     out = {"plain": plain(home / "plain"), "hostile": hostile(home / "hostile"), "busy": busy(home / "busy")}
-    out["300-models"] = heavy(home / "heavy")
+    out |= {"300-models": heavy(home / "heavy"), "measured": measured(home / "measured")}
     out["one-problem"] = scored(home / "one", [*model("solves-it", [4]), *model("does-not", [0])])
     out["long-names"] = scored(
         home / "long", [row for i in range(5) for row in model(f"{LONG}-{i}", [4 - i, 2, 1] * 9)]

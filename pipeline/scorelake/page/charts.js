@@ -181,7 +181,7 @@ const drawHeatMap = () => {
   all(picture, "path").forEach((path) => path.remove());
   picture.querySelector(".cursor").before(...paths.map((d, step) => draw("path", { class: `s${step}`, d })));
   all(names, ".pinned").forEach((li) => li.remove());
-  shown.slice(its.drawn).forEach((i) => { const li = make("li", { class: "pinned" }); li.append(make("bdi", {}, shorten(board().models[i], 28))); names.append(li); });
+  shown.slice(its.drawn).forEach((i) => { const li = make("li", { class: "pinned" }); li.append(make("bdi", {}, shorten(board().models[i], phone.matches ? 14 : 28))); names.append(li); });
 };
 const attachHeatMap = (node, its) => {
   const picture = node.querySelector("svg.heat");

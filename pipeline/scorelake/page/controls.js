@@ -106,9 +106,9 @@ for (const link of all(document, ".overall a")) link.addEventListener("click", (
   boardNode().scrollIntoView();
 });
 boards.forEach((node, i) => enhance(node, data.boards[i]));
-for (const bdi of all(document, ".overall th.name bdi")) {
-  showName(bdi, false, 20);
-  bdi.addEventListener("click", () => showName(bdi, bdi.firstChild !== bdi.parts[0], 20));
+for (const [names, max] of [[".overall th.name bdi", 20], [".matrix .rows bdi", 14]]) for (const bdi of all(document, names)) {
+  showName(bdi, false, max);
+  bdi.addEventListener("click", () => showName(bdi, bdi.firstChild !== bdi.parts[0], max));
 }
 bindControls();
 bindTheme();

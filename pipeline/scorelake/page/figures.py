@@ -246,15 +246,13 @@ def series(view: BoardView, runs: Sequence[str] = ()) -> list[Section]:
         return []
     figures = []
     for metric in dict.fromkeys(each.metric for each in found):
-        lines, scale = [], next(each.scale for each in found if each.metric == metric)
-        for i, each in enumerate((each for each in found if each.metric == metric), start=1):
-            points = [Point(*p[:4]) for p in svg.thin(each.points, DRAWN)]
-            band = [Point(p[0], p[1], *p[4:6]) for p in svg.thin(each.points, DRAWN)]
-            lines.append(
-                Series(escape_controls(each.model), points, i if i <= _COLOURS else None, i <= COLUMNS, band)
-            )
+        of_metric, lines = [each for each in found if each.metric == metric], []
+        for i, each in enumerate(of_metric, start=1):
+            shown, colour = svg.thin(each.points, DRAWN), i if i <= _COLOURS else None
+            points, band = [Point(*p[:4]) for p in shown], [Point(*p[:2], *p[4:6]) for p in shown]
+            lines.append(Series(escape_controls(each.model), points, colour, i <= COLUMNS, band))
         name = f"{metric} over steps, with intervals"
-        figures.append(line_figure(lines, name, "Step", None, scale, intervals="band"))
+        figures.append(line_figure(lines, name, "Step", None, of_metric[0].scale, intervals="band"))
     first = [each for each in found if each.metric == found[0].metric]
     legend = {each.model: i for i, each in enumerate(first[:_COLOURS], 1)}
     for measure in board_costs(view):

@@ -290,9 +290,11 @@ def _names(lines: Sequence[Series], area: PlotArea) -> Iterator[Markup]:
     for s, x, y in ends:
         short = shorten(s.name.rsplit("/", maxsplit=1)[-1], 15)
         width = 7 * len(short)
-        right = [(x + 9, y + 4 + shift, "start", 0.0) for shift in (0, 15, -15, 30, -30, 45, -45)]
-        left = (x - 9, y + 4, "end", width)
-        for at, base, anchor, before in (*right[:1], left, *right[1:]) if len(s.points) == 1 else (*right, left):
+        # Beside a single point are the bars of its interval.
+        shifts = (0, 15, -15, 30, -30, 45, -45) if len(s.points) > 1 else (-11, 13, -26, 28, -41, 43)
+        right = [(x + 9, y + 4 + shift, "start", 0) for shift in shifts]
+        left = [(x - 9, y + 4 + shift, "end", width) for shift in shifts]
+        for at, base, anchor, before in right + left:
             box = (at - before, base - 11, at - before + width, base + 3)
             is_free = not any(box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken)
             is_inside = box[0] >= area.margins[0] and box[1] >= 0 and box[2] <= area.size[0]
