@@ -41,17 +41,17 @@ from scorelake import errors
 from scorelake.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from os import PathLike
+    from typing import Unpack
 
     from scorelake import metrics
     from scorelake.lake.description import Columns, Config
     from scorelake.notebook.board import Board, Comparison
     from scorelake.notebook.plots import Drawing
-    from scorelake.notebook.scoring import EntryKind, Frame, Matrices
+    from scorelake.notebook.scoring import EntryKind, Frame, Matrices, Options
     from scorelake.read.gate import Gate
     from scorelake.read.plan import Need
-    from scorelake.stages import Progress
 
 __all__ = ["Board", "Comparison", "Drawing", "__version__", "errors", "gate", "metrics", "open", "plan", "score"]
 
@@ -72,14 +72,7 @@ def score(
     config: Config | None = None,
     out: str | PathLike[str] | None = None,
     entries: EntryKind | None = None,
-    memory: float | None = None,
-    engine: str = "local",
-    address: str | None = None,
-    full: bool = False,
-    allow_quarantine: bool = False,
-    allow_empty: bool = False,
-    progress: Progress | None = None,
-    warn: Callable[[str], object] | None = None,
+    **options: Unpack[Options],
 ) -> Board:
     """Count and score attempts.
 
@@ -103,10 +96,8 @@ def score(
         Publish there, as the command line does; the next run reads only new files. By default nothing is kept.
     entries : {"passed", "score"}, optional
         Whether the entries of a matrix are verdicts (default) or rewards.
-    memory, engine, address, full, allow_quarantine, allow_empty
-        How the job runs, as on the command line; none of it changes a number.
-    progress, warn : callable, optional
-        Called as progress(stage, done, total) and warn(message); by default warnings are logged.
+    **options
+        memory, engine, address, full, allow_quarantine, allow_empty, progress(stage, done, total), warn(message).
 
     Raises
     ------
@@ -119,10 +110,7 @@ def score(
     """
     from scorelake.notebook.scoring import score_attempts  # noqa: PLC0415 - see _LAZY
 
-    job: dict[str, Any] = {"engine": engine, "address": address, "full": full, "allow_empty": allow_empty}
-    job |= {"allow_quarantine": allow_quarantine} | ({"progress": progress} if progress else {})
-    settings: dict[str, Any] = {"config": config, "metrics": metrics, "columns": columns, "by": by, "memory": memory}
-    return score_attempts(attempts, out, entries, job, warn, settings)
+    return score_attempts(attempts, out, entries, options, config=config, metrics=metrics, columns=columns, by=by)
 
 
 def open(out: str | PathLike[str]) -> Board:  # noqa: A001 - sl.open(...) reads well

@@ -124,6 +124,8 @@ def test_settings_come_from_a_file_a_dictionary_or_arguments(tmp_path: Path) -> 
         ({"config": {"polcy": {}}}, "unknown key polcy"),
         ({"config": {"columns": 3}, "columns": {"model": "m"}}, "columns: .* got 3"),
         ({"out": 3}, "out must be a path or a URL, got 3"),
+        ({"memry": 3}, r"(?s)score\(\) has no argument memry\n.*did you mean memory\?"),
+        ({"progress": 3}, "progress must be a function, got 3"),
         ({"memory": "much"}, "run.memory_gb"),
         ({"engine": "spark"}, "(?s)no engine spark\n.*known engines: local, ray"),
     ],

@@ -10,11 +10,12 @@ import shlex
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from difflib import get_close_matches
 from os import PathLike, fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, runtime_checkable
 
 import numpy as np
 import polars as pl
@@ -29,6 +30,7 @@ from scorelake.metrics.counts import entries as parse_matrix
 from scorelake.notebook.board import Board
 from scorelake.pipeline import RunReport, run_score
 from scorelake.settings import COMPOSITE, NAMING, Settings
+from scorelake.stages import Progress
 from scorelake.storage.disk import check_location, storage_errors
 from scorelake.text import escape_controls
 
@@ -51,22 +53,36 @@ _LOG = logging.getLogger(__name__).warning
 _HINT = "pass a path, a Polars, pandas or Arrow table, a matrix (problems x attempts), or matrices by model"
 
 
+class Options(TypedDict, total=False):
+    """How the job runs, as on the command line; none of it changes a number."""
+
+    memory: float | None
+    engine: str
+    address: str | None
+    full: bool
+    allow_quarantine: bool
+    allow_empty: bool
+    progress: Progress
+    warn: Callable[[str], None]
+
+
 def score_attempts(
     attempts: str | PathLike[str] | Frame | Matrices,
     out: str | PathLike[str] | None,
     entries: EntryKind | None,
-    job: dict[str, Any],
-    warn: Callable[[str], object] | None,
-    config: dict[str, Any],
+    options: Options,
+    **config: Any,
 ) -> Board:
-    """Run the job and return its board: `job` are arguments of `run_score`, `config` those of `settings_for`."""
-    warn = warn or _LOG
+    """Run the job and return its board; `config` are arguments of `settings_for`."""
+    _check_options(options)
     _check_not_forked()
     if entries not in (None, "passed", "score"):
         raise UsageError(f"entries must be passed or score, got {entries!r}")
     lake = fspath(attempts) if isinstance(attempts, str | PathLike) else None
     is_matrix = lake is None and isinstance(attempts, np.ndarray | Sequence | Mapping)
     target = None if out is None else check_location(out)
+    job: dict[str, Any] = {**options}
+    config["memory"], warn = job.pop("memory", None), job.pop("warn", _LOG)
     settings = settings_for(lake, **config)
     if entries and not is_matrix:
         hint = 'for a table or a lake, map the column: columns={"score": ...} or {"passed": ...}'
@@ -85,6 +101,16 @@ def score_attempts(
                 warn(warning)
             report = _score_frame(FRAME, frame, folder, settings, job)
         return Board(folder, report, None if target else temporary.pop_all())
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    for name, value in options.items():
+        if name not in Options.__annotations__:
+            names = ("metrics", "columns", "by", "config", "out", "entries", *Options.__annotations__)
+            close = "".join(f"did you mean {near}? " for near in get_close_matches(name, names, n=1))
+            raise UsageError(f"score() has no argument {name}", hint=f"{close}arguments: {', '.join(names)}")
+        if name in ("progress", "warn") and not callable(value):
+            raise UsageError(f"{name} must be a function, got {value!r}")
 
 
 def _score_frame(name: str, frame: pl.LazyFrame, out: str, settings: Settings, job: Mapping[str, Any]) -> RunReport:
@@ -158,7 +184,7 @@ def _check_not_forked() -> None:
 
 
 def _infer_columns(
-    frame: pl.LazyFrame, settings: Settings, config: Mapping[str, Any], warn: Callable[[str], object]
+    frame: pl.LazyFrame, settings: Settings, config: Mapping[str, Any], warn: Callable[[str], None]
 ) -> Settings:
     """Infer columns as `scorelake init` does if a required one is missing, and report them as arguments of score().
 
