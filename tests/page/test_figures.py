@@ -16,12 +16,12 @@ from scorelake.page.svg import WIDE, PlotArea, Point, Series, line_chart
 
 
 def test_series_have_curves_and_a_table(tmp_path: Path) -> None:
-    """Two runs at 300 steps: a ribbon each, thinned, in a small page; the table has the values of its steps."""
+    """Two runs at 1,000 steps: a ribbon each, thinned, in a small page; the table has the values of its steps."""
     rng = np.random.default_rng(0)
     counts = [
         {"model": run, "step": step, "problem_id": i, "n": 2, "c": int(rng.integers(0, 3))}
         for run in ("a", "<b>")
-        for step in range(0, 3000, 10)
+        for step in range(0, 10_000, 10)
         for i in range(4)
     ]
     out = scored(tmp_path, counts, columns={"step": "step"}, metrics={"names": ["pass@1"]})
@@ -29,7 +29,7 @@ def test_series_have_curves_and_a_table(tmp_path: Path) -> None:
     section = page.split("<h3>Training steps</h3>")[1].split("</section>")[0]
     assert len(re.findall('class="band"', section)) == 4, "a wide and a narrow chart"
     assert all(len(path.split("L")) <= 400 for path in re.findall(r'd="(M[^"]*)" class="band"', section))
-    (last,) = rows(out, "FROM series WHERE model = 'a' AND step = 2990")
+    (last,) = rows(out, "FROM series WHERE model = 'a' AND step = 9990")
     assert f"{100 * last['value']:.1f}% ({100 * last['lo']:.1f} to {100 * last['hi']:.1f})" in section
     assert "&lt;b&gt;" in section
     assert "<b>" not in section
@@ -57,6 +57,7 @@ def test_costs_have_a_frontier_and_a_table(tmp_path: Path) -> None:
     for row in rows(out, "FROM frontier"):
         assert f"{row['model']}: {row['score']:.3f} at {row['cost']:.4g}" in section
         assert row["on_front"] == (row["model"] != "wasteful")
+    assert len(re.findall(r'class="c\d hollow"', section)) == 2, "the mark of wasteful, in a wide and a narrow chart"
     assert len(re.findall('class="line frontier"', section)) == 2
     assert "must not cost more than a budget (usd)" in section
     assert "until solved, at most k times" in section
