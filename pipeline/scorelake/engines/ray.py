@@ -62,8 +62,7 @@ class RayEngine:
     versions: dict[str, str] = field(default_factory=VERSIONS.copy)
 
     def __post_init__(self) -> None:
-        limits = dict.fromkeys(("POLARS_MAX_THREADS", "NUMBA_NUM_THREADS"), str(self.cpus))
-        environment = {"env_vars": limits | {"OPENBLAS_NUM_THREADS": "1"}}
+        environment = {"env_vars": {"POLARS_MAX_THREADS": str(self.cpus), "OPENBLAS_NUM_THREADS": "1"}}
         # one function for every map, since Ray gives an idle worker to the next task of the same function
         options: Any = {"num_cpus": self.cpus, "memory": self.memory, "max_retries": 0, "runtime_env": environment}
         self._function: Any = ray.remote(**options)(worker_function(self.shared, self.versions))
