@@ -174,6 +174,8 @@ def test_settings() -> None:
         "lake",
         "metrics.names",
     ]
+    newer = run_of(metrics={"names": []}, policy={"sampling": "all", "ungraded": "fail"})
+    assert changed_settings({"run": before}, newer) == ["policy.ungraded"], "a key with its default changes nothing"
 
 
 @pytest.mark.slow

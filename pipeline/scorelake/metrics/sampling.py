@@ -83,9 +83,9 @@ def depends_on_outcomes(z1: float, z2: float) -> bool:
     return bool(2 * ndtr(-max(abs(z1), abs(z2))) <= LEVEL / 2)
 
 
-def suggests_retries(z1: float, z2: float) -> bool:
-    """Return whether they say that attempts were made until they passed: the last too good, or the first too bad.
+def retry_p_value(z1: float, z2: float) -> float:
+    """Return the p-value of attempts that were made until they passed: the last too good, or the first too bad.
 
     The other direction is no retry: logs that give only counts are often written with the passes first.
     """
-    return depends_on_outcomes(max(z1, 0.0), min(z2, 0.0))
+    return float(min(1.0, 4 * ndtr(-max(z1, -z2, 0.0))))

@@ -60,8 +60,11 @@ def compare_files(before: Iterable[Partial | None], now: Sequence[Partial]) -> F
 
 def changed_settings(before: Manifest, now: dict[str, Any]) -> list[str]:
     """Return the keys of differing settings that scores depend on, including the lake and the version."""
+    # a key that the version of the previous run did not have was at its default
+    defaults = dict(flatten_settings(Settings().model_dump(mode="json"), "settings."))
     one, two = (
-        {f"settings.{key}": value for key, value in flatten_settings(json.loads(run["settings"]))}
+        defaults
+        | dict(flatten_settings(json.loads(run["settings"]), "settings."))
         | {name: str(run[name]) for name in ("lake", "version")}
         for run in (before["run"], now)
     )

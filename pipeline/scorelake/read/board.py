@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _LINES = """
-SELECT benchmark, {part} AS part, protocol, metric, model, value, lo, hi, {ranks}, problems, problems_scored,
+SELECT benchmark, {part} AS part, protocol, metric, model, value, if(problems_of_benchmark > 1, lo, NULL) AS lo,
+    if(problems_of_benchmark > 1, hi, NULL) AS hi, {ranks}, problems, problems_scored,
     problems_of_benchmark, attempts, {reason}
 FROM {view}
 WHERE ($metric IS NULL OR metric = $metric) AND ($benchmark IS NULL OR benchmark = $benchmark)
@@ -247,17 +248,10 @@ def board_rows(
         protocols.setdefault(benchmark, []).append(json.loads(text or "{}"))
     boards = []
     for (benchmark, part, protocol), group in groupby(read.table(sql, parameters)[1], key=lambda row: row[:3]):
-        lines = {
-            name: [_without_interval(Line(*row[4:])) for row in rows]
-            for name, rows in groupby(group, lambda row: row[3])
-        }
+        lines = {name: [Line(*row[4:]) for row in rows] for name, rows in groupby(group, lambda row: row[3])}
         label = _short_label(protocol, protocols[benchmark])
         boards.append(BoardRows(benchmark, protocol, label, lines, part))
     return boards
-
-
-def _without_interval(line: Line) -> Line:
-    return replace(line, lo=None, hi=None) if line.problems_of_benchmark == 1 else line
 
 
 def _short_label(protocol: str, protocols: list[dict[str, Any]]) -> str:

@@ -196,7 +196,7 @@ def _print_tables(
             console.print(Text(text), soft_wrap=True)
         if omitted := omitted_models(lines[len(table.rows) :]):
             console.print(Text(f"{omitted}; --top shows more", style="dim"))
-        if len(shown) > 1 and _lacks_ranges(lines):
+        if len(shown) > 1 and any(line.rank for line in lines) and all(line.rank_lo is None for line in lines):
             console.print(Text(_NO_RANK_RANGES.format(metric=name), style="dim"))
     for text in _footer(published, shown):
         console.print(Text(text, style="dim"), soft_wrap=not console.is_terminal and text.startswith("Run "))
@@ -305,10 +305,6 @@ def _bar(line: Line, axis: tuple[float, float]) -> str:
         return ""
     low, value, high = (round((x - axis[0]) / (axis[1] - axis[0]) * _BAR) for x in (line.lo, line.value, line.hi))
     return " " * low + "─" * (value - low) + "●" + "─" * (high - value)
-
-
-def _lacks_ranges(lines: list[Line]) -> bool:
-    return any(line.rank for line in lines) and all(line.rank_lo is None for line in lines)
 
 
 def _footer(published: Facts, shown: list[tuple[BoardRows, str]]) -> list[str]:
