@@ -62,6 +62,12 @@ def test_open_ranks_are_planned_and_clear_ones_are_not(out: Path, tmp_path: Path
     assert (done.returncode, "no rank is open" in done.stdout) == (0, True)
 
 
+def test_leaders_with_the_same_score_are_planned_once(tmp_path: Path) -> None:
+    twin = [row | {"model": "twin"} for row in lake() if row["model"] == "b"]
+    needs = sl.plan(scored(tmp_path, lake() + twin, compare={"min_share": 0.5}), lift=0.05)
+    assert sorted(need.about for need in needs) == ["b vs a, a lift of 0.0500", "b vs twin, a lift of 0.0500"]
+
+
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
 def test_the_work_list_has_the_attempts_that_are_missing(out: Path, tmp_path: Path, cli: Cli, suffix: str) -> None:
     path = tmp_path / f"work.{suffix}"

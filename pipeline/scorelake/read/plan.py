@@ -28,11 +28,14 @@ _RESAMPLES = 1_000
 _KEYS = ["benchmark", "protocol", "model"]
 _CLOSE = """
     SELECT r.model FROM leaderboard AS r JOIN leaderboard AS top USING (benchmark, protocol, metric)
-    WHERE benchmark = ? AND protocol = ? AND metric = 'pass@1' AND top.rank = 1 AND r.model <> top.model
+    WHERE benchmark = ? AND protocol = ? AND metric = 'pass@1' AND top.model = ? AND r.model <> top.model
         AND r.rank IS NOT NULL AND (top.rank_hi IS NULL OR r.rank <= top.rank_hi)
     ORDER BY r.rank, r.model
 """
-_BOARDS = "SELECT benchmark, protocol, model FROM leaderboard WHERE metric = 'pass@1' AND rank = 1 ORDER BY ALL"
+_BOARDS = """
+    SELECT benchmark, protocol, min(model) FROM leaderboard WHERE metric = 'pass@1' AND rank = 1
+    GROUP BY benchmark, protocol ORDER BY ALL  -- one of several leaders with the same score
+"""
 BUDGET = """
     SELECT benchmark, protocol, model, problems, attempts_per_problem, var_attempts, var_problems
     FROM budget ORDER BY ALL
@@ -94,7 +97,7 @@ def plan(
         run_id, models = read.run_id, read.names("model")
         boards, budget = ([row for row in read.rows(sql) if benchmark in (None, row[0])] for sql in (_BOARDS, BUDGET))
         check_names("benchmark", read.names("benchmark"), [benchmark])
-        pairs = [(*row[:2], each[0], row[2]) for row in boards for each in read.rows(_CLOSE, *row[:2])]
+        pairs = [(*row[:2], each[0], row[2]) for row in boards for each in read.rows(_CLOSE, *row)]
         labels = dict(read.rows("SELECT protocol, label FROM protocol"))
     needs: list[Need | None]
     if width := re.fullmatch(r"half-width\s+(0?\.\d*[1-9]\d*)", question):
