@@ -92,6 +92,7 @@ class IngestOptions:
     @classmethod
     def parse(cls, **typed: Any) -> IngestOptions:
         """Parse command-line arguments: lists may be repeated or separated by commas, pairs are KEY=THEIRS."""
+        typed = {name: value for name, value in typed.items() if value is not None}
         lists = {
             name: tuple(part.strip() for text in value for part in text.split(",") if part.strip())
             for name, value in typed.items()
