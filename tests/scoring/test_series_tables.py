@@ -114,3 +114,22 @@ def test_steps_in_names_and_dates(tmp_path: Path, kind: str) -> None:
 def test_patterns_without_the_groups_are_refused() -> None:
     with pytest.raises(UsageError, match=r"series.pattern: must have the groups"):
         load(**{"series.pattern": "(.+)-([0-9]+)"})
+
+
+def test_an_incomplete_step_does_not_take_the_problems_from_all_others(tmp_path: Path) -> None:
+    """It has a value, but no band, and is neither the best step nor compared with its neighbours."""
+    is_left_out = (pl.col("global_step") == 30) & (pl.col("problem_id") > "p20")
+    for name, lake in (
+        ("some", checkpoints().filter(~is_left_out)),
+        ("without", checkpoints().filter(pl.col("global_step") != 30)),
+    ):
+        put(tmp_path / name, lake)
+        run(tmp_path / name, tmp_path / f"{name}-out", CONFIG)
+    some, without = tmp_path / "some-out", tmp_path / "without-out"
+    for table in ("best_step", "series_change", "crossover"):
+        assert rows(some, f"FROM {table}") == rows(without, f"FROM {table}")
+    points = rows(some, "FROM series WHERE metric = 'pass@1' ORDER BY step")
+    assert [point["step"] for point in points if point["band_lo"] is None] == [30]
+    assert [each for each in points if each["step"] != 30] == rows(
+        without, "FROM series WHERE metric = 'pass@1' ORDER BY step"
+    )

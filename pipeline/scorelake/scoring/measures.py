@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any
@@ -142,8 +143,8 @@ def _summary(rows: pl.DataFrame, name: str, weights: NDArray[np.uint8], settings
     return {
         **_named("value", (mean, *ends)),
         **_named("per_pass", per_pass),
-        "total": float(total.sum()),
-        "ungraded_total": float(rows[f"{name}_ungraded_sum"].sum()),
+        "total": math.fsum(total),
+        "ungraded_total": math.fsum(rows[f"{name}_ungraded_sum"]),
         "problems": rows.height,
         "never_solved": int((passes == 0).sum()) if has_verdicts else None,
         "attempts": int(count.sum()),

@@ -100,30 +100,34 @@ def _series(
     rows: pl.DataFrame, chosen: Sequence[Metric], settings: Settings, outcomes: Outcomes
 ) -> Iterator[tuple[Table, pl.DataFrame]]:
     """Yield the tables of one series from its rows of problem_counts, sorted by step."""
-    steps = rows["step"].unique(maintain_order=True)
-    everywhere = rows.filter(pl.len().over(_PROBLEM) == steps.len())
-    shape = (steps.len(), everywhere.height // steps.len())
+    every_step = rows["step"].unique(maintain_order=True)
+    # a checkpoint whose evaluation is incomplete has its value, and does not take the problems from all others
+    sizes = rows.group_by("step", maintain_order=True).len()
+    needed = settings.compare.min_share * rows.select(_PROBLEM).n_unique()
+    steps = sizes.filter(pl.col("len") >= needed)["step"]
+    everywhere = rows.filter(pl.col("step").is_in(steps.implode())).filter(pl.len().over(_PROBLEM) == steps.len())
+    shape = (steps.len(), everywhere.height // max(1, steps.len()))
     smoothed: dict[Metric, Floats] = {}
-    enough = shape[1] >= settings.compare.min_problems
+    enough = shape[0] > 1 and shape[1] >= settings.compare.min_problems
     weights = resample(_keys(everywhere), RESAMPLES, settings.compare.seed).weights if enough else None
     for number, metric in enumerate(chosen):
         scores = everywhere[metric.name].to_numpy().reshape(shape)
-        table = pl.DataFrame({"step": steps, "metric": [metric.name] * steps.len()})
+        table = pl.DataFrame({"step": every_step, "metric": [metric.name] * every_step.len()})
         if weights is not None and not np.isnan(scores).any():
             bounds, confidence = metric_bounds(metric, settings, outcomes), settings.uncertainty.confidence
             lo, hi = simultaneous_band(scores, weights, bounds, confidence)
             smoothed[metric] = _smoothed(rows, scores, steps, is_rate=number == 0 and outcomes.binary)
             rank = pl.Series(scores.mean(axis=1)).round_sig_figs(12).rank("min", descending=True)
-            table = table.with_columns(
-                band_lo=lo, band_hi=hi, smoothed=pl.Series(smoothed[metric], nan_to_null=True), rank_in_series=rank
-            )
+            columns = {"step": steps, "band_lo": lo, "band_hi": hi, "smoothed": smoothed[metric]}
+            band = pl.DataFrame(columns | {"rank_in_series": rank}, nan_to_null=True)
+            table = table.join(band, on="step", how="left", maintain_order="left")
             yield BEST_STEP, _best(scores, weights, steps, metric, confidence)
             yield SERIES_CHANGE, _changes(scores, steps, metric, confidence)
         yield SERIES, table
     if len(smoothed) == 2:
         yield CROSSOVER, _crossovers(everywhere, shape, steps, chosen, smoothed, settings)
     if outcomes.binary:
-        yield LEARNED, _learned(rows, steps, settings)
+        yield LEARNED, _learned(rows, every_step, settings)
 
 
 def _keys(rows: pl.DataFrame) -> NDArray[np.uint64]:

@@ -15,7 +15,14 @@ from scorelake.schemas import ANSWER_NOISE, COUNT_SCORE, KEYS, MODEL, PROBLEM_SC
 from scorelake.scoring.choose import ALL_METRICS, Outcomes, choose
 from scorelake.scoring.summaries import GroupMoments, bucket_moments
 from scorelake.scoring.survey import BucketTask
-from scorelake.scoring.values import ANSWERS, estimate_problems, metrics_by_input, needed_columns, problem_values
+from scorelake.scoring.values import (
+    ANSWERS,
+    estimate_problems,
+    follow_from_counts,
+    metrics_by_input,
+    needed_columns,
+    problem_values,
+)
 from scorelake.settings import Settings
 from scorelake.storage.disk import storage_errors
 
@@ -118,7 +125,8 @@ def _score(task: BucketTask) -> BucketResult:
     carried = [*settings.by, *([cluster] if cluster else [])]
     columns = [*KEYS, "n", "c", *needed_columns(chosen, outcomes), *answers, *carried]
     rows = task.read(dict.fromkeys(columns)).with_columns(pl.col("c").fill_null(0))
-    estimates = estimate_problems(rows, chosen, settings, outcomes)
+    by_problem = [each for each in chosen if outcomes.earlier or not follow_from_counts([each], outcomes)]
+    estimates = estimate_problems(rows, by_problem, settings, outcomes)
     moments = bucket_moments(rows, estimates, settings) if estimates else []
     values = problem_scores(rows, settings, outcomes)
     if values is not None:

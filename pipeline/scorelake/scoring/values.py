@@ -13,7 +13,7 @@ from scorelake.errors import DataError
 from scorelake.metrics.beta_powers import any_above
 from scorelake.metrics.counts import distinct, totals
 from scorelake.metrics.distributions import Floats, Ints, ratio
-from scorelake.metrics.estimate import Estimate, evaluate, of_levels, without_posterior
+from scorelake.metrics.estimate import Estimate, Prior, evaluate, of_levels, without_posterior
 from scorelake.metrics.families import Metric
 from scorelake.metrics.vote import Ballots
 from scorelake.schemas import EARLIER
@@ -67,15 +67,11 @@ class ProblemEstimates:
         """Number of columns."""
         return len(self.estimates[0].value[0])
 
-    def values(self) -> dict[Metric, Floats]:
-        """Return the value of every row by metric."""
-        return {m: each.value[0][self.index] for m, each in zip(self.metrics, self.estimates, strict=True)}
-
 
 def estimate_problems(
     rows: pl.DataFrame, chosen: Sequence[Metric], settings: Settings, outcomes: Outcomes
 ) -> list[ProblemEstimates]:
-    """Estimate the metrics that do not follow from (n, c) alone, for rows of problem_counts."""
+    """Estimate metrics for rows of problem_counts."""
     of, out, every = metrics_by_input(chosen, outcomes), [], np.arange(rows.height)
     if of["rewards"]:
         out.append(ProblemEstimates(of["rewards"], reward_estimates(rows, of["rewards"], settings), every))
@@ -84,13 +80,16 @@ def estimate_problems(
         ballots = Ballots(rows["n"].to_numpy(), rows["c"].to_numpy(), owner, count, passes)
         made = parallel_map(lambda metric: without_posterior(ballots.vote(metric.draws)), of["answers"])
         out.append(ProblemEstimates(of["answers"], made, every))
-    informed = [*of["counts"], *of["earlier"]]
-    if informed and outcomes.earlier:  # every problem has a prior of its own: each distinct combination once
-        once, column = distinct_rows(rows.select("n", "c", EARLIER["n"], EARLIER["c"]))
-        n, c = (once[name].to_numpy() for name in ("n", "c"))
-        prior = problem_priors(settings, outcomes, once)
-        made = evaluate(informed, n, c, prior, outcome_weights(settings, outcomes))
-        out.append(ProblemEstimates(informed, made, column))
+    if counted := [*of["counts"], *of["earlier"]]:
+        prior: Prior = beta_prior(settings, outcomes) or UNIFORM  # a fitted one changes no value
+        if outcomes.earlier:  # every problem has a prior of its own: each distinct combination once
+            once, index = distinct_rows(rows.select("n", "c", EARLIER["n"], EARLIER["c"]))
+            n, c, prior = once["n"].to_numpy(), once["c"].to_numpy(), problem_priors(settings, outcomes, once)
+        else:
+            n, c, index = distinct(rows["n"].to_numpy(), rows["c"].to_numpy())
+        out.append(
+            ProblemEstimates(counted, evaluate(counted, n, c, prior, outcome_weights(settings, outcomes)), index)
+        )
     return out
 
 
@@ -110,17 +109,12 @@ def problem_values(
     rows: pl.DataFrame, chosen: Sequence[Metric], settings: Settings, outcomes: Outcomes
 ) -> list[Floats]:
     """Return for each metric the finite value of every row of problem_counts, NaN where undefined."""
-    counts = metrics_by_input(chosen, outcomes)["counts"]
-    others = [metric for metric in chosen if metric not in counts]
-    out: dict[Metric, Floats] = {}
-    if counts:
-        n, c, inverse = distinct(*(rows[name].to_numpy() for name in ("n", "c")))
-        prior = beta_prior(settings, outcomes) or UNIFORM  # bayes@N: the same for all models
-        made = evaluate(counts, n, c, prior, outcome_weights(settings, outcomes))
-        out |= ProblemEstimates(counts, made, inverse).values()
-    for each in estimate_problems(rows, others, settings, outcomes):
-        out |= each.values()
-    return [out[metric] for metric in chosen]
+    made = {
+        metric: estimate.value[0][each.index]
+        for each in estimate_problems(rows, chosen, settings, outcomes)
+        for metric, estimate in zip(each.metrics, each.estimates, strict=True)
+    }
+    return [made[metric] for metric in chosen]
 
 
 def reward_estimates(rows: pl.DataFrame, chosen: Sequence[Metric], settings: Settings) -> list[Estimate]:
