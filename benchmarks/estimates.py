@@ -44,8 +44,8 @@ def write(page: str, heading: str, about: str, lakes: int, heads: Sequence[str],
     section = f"## {heading}\n{fill(' '.join(about.split()), 118)}\n\n{table(heads, rows)}\n"
     path = DOCS / f"{page}.md"
     old = path.read_text().rstrip() + "\n"
-    section = re.search(rf"^## {re.escape(heading)}\n.*?(?=^## |\Z)", old, flags=re.MULTILINE | re.DOTALL)
-    parts = (old[: section.start()], old[section.end() :]) if section else (old + "\n", "")
+    before = re.search(rf"^## {re.escape(heading)}\n.*?(?=^## |\Z)", old, flags=re.MULTILINE | re.DOTALL)
+    parts = (old[: before.start()], old[before.end() :]) if before else (old + "\n", "")
     path.write_text("\n".join(filter(None, (parts[0] + section, parts[1]))))
 
 

@@ -10,6 +10,7 @@ from scipy import stats
 
 from conftest import ask, attempts, run, snapshot
 from scorelake.errors import DataError, UsageError
+from scorelake.metrics.costs import mean_cost
 from scorelake.read.export import write
 from scorelake.read.session import reading
 from scorelake.settings import load
@@ -165,3 +166,11 @@ def test_attempts_with_scores_only_cost_too(lake: pl.DataFrame, tmp_path: Path) 
         assert means == pytest.approx([by_model[model][name].mean() for name in ("score", "usd")], rel=1e-12)
     assert ask(tmp_path / "out", "SELECT count(*) FROM measure_pair") == [(3,)]
     assert ask(tmp_path / "out", "SELECT count(*) FROM cost_curve") == [(0,)]
+
+
+def test_few_skewed_costs_are_covered() -> None:
+    """In 400 lakes of 30 problems with lognormal costs, as often as the level says."""
+    rng = np.random.default_rng(0)
+    weights, truth = rng.poisson(size=(1000, 30)), np.exp(0.5)
+    ends = [mean_cost(rng.lognormal(size=30), np.ones(30), weights) for _ in range(400)]
+    assert 0.935 <= np.mean([lo <= truth <= hi for _, lo, hi in ends]) <= 0.965

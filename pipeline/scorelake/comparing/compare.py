@@ -70,7 +70,6 @@ class BoardResult:
     """Pairs and ranks of one board."""
 
     board: ModelBoard
-    unranked: list[str | None]  # reason why each model is not ranked; None if it is
     metrics: list[MetricResult]
 
 
@@ -93,9 +92,7 @@ def compare_boards(
             sums = zip(fitting, lake.sums([plan.number for plan in fitting]), strict=True)
             queued = [each for pair in sums for each in _metric_tasks(*pair, chosen, has_value, settings, lake)]
             results = _compare_pairs(queued, lake, max_bytes)
-            for plan in batch:
-                mine = [result for number, result in results if number == plan.number]
-                out.append(BoardResult(plan.board, plan.unranked, mine))
+            out += [BoardResult(plan.board, [r for i, r in results if i == plan.number]) for plan in batch]
     return out
 
 
@@ -108,7 +105,6 @@ class BoardPlan:
     units: Hashes
     partners: int | None  # models that each is compared with; None for all
     resampling: ResamplePlan
-    unranked: list[str | None]
     size: int  # bytes of its sums
     metrics: int  # metrics that its models are compared by
 
@@ -129,8 +125,7 @@ def _plan_boards(boards: Sequence[ModelBoard], metrics: int, settings: Settings)
             models, keys = len(board.models), board.unit_keys
             units = np.arange(MAX_UNITS, dtype=np.uint64) if keys is None else keys
             size = _FLOAT * (metrics + 1) * models * (2 * min(units.size, MAX_UNITS) + models)
-            unranked = rank_eligibility(board, compare)
-            out.append(BoardPlan(number, board, units, partners, own, unranked, size, used))
+            out.append(BoardPlan(number, board, units, partners, own, size, used))
     return out
 
 
@@ -196,7 +191,7 @@ def _metric_tasks(
 ) -> Iterator[MetricTask]:
     """Yield a task per metric that the models of a board are compared by."""
     board, models = plan.board, plan.board.models
-    shape = (len(models), len(models))
+    shape, unranked = (len(models), len(models)), rank_eligibility(board, settings.compare)
     shared = np.broadcast_to(sums[0], shape)
     ratios = n_ratios(sums[1], shared)
     for number, (metric, own) in enumerate(zip(chosen[: plan.metrics], sums[2:], strict=False)):
@@ -204,8 +199,7 @@ def _metric_tasks(
         codes = comparability(board, shared, usable, ratios, metric, settings.compare)
         a, b = select_pairs(own.averages, plan.partners)
         valued = has_value(board, metric)
-        is_ranked = [why is None and model in valued for model, why in zip(models, plan.unranked, strict=True)]
-        ranked = np.flatnonzero(is_ranked)
+        ranked = np.flatnonzero([why is None and name in valued for name, why in zip(models, unranked, strict=True)])
         if not _has_ranges(usable, codes, ranked, a.size == _count_pairs(len(models), None), settings):
             ranked = ranked[:0]
         resamples = plan.resampling.resamples

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from scipy.special import ndtr
 
-from scorelake.comparing.boards import REASONS, REFUSED, ModelBoard
+from scorelake.comparing.boards import REASONS, REFUSED, ModelBoard, rank_eligibility
 from scorelake.comparing.compare import BoardResult, HasValue, MetricResult, compare_boards
 from scorelake.comparing.sums import BoardMatrix, LakeSums, SumTask
 from scorelake.hashing import hash_text, problem_hashes
@@ -196,15 +196,16 @@ def rank_table(
     reasons, ranges = [], []
     for each in results:
         named = tuple(getattr(each.board, key) for key in board)
-        reasons += [(*named, *pair) for pair in zip(each.board.models, each.unranked, strict=True)]
+        unranked = rank_eligibility(each.board, settings.compare)
+        reasons += [(*named, *pair) for pair in zip(each.board.models, unranked, strict=True)]
         for result in each.metrics:
             if (ranks := result.ranks) is not None:
                 models = [each.board.models[i] for i in result.ranked]
                 columns = zip(models, *(end.tolist() for end in (ranks.lo, ranks.hi, ranks.best)), strict=True)
                 ranges += [(*named, result.metric.name, *row) for row in columns]
     attempted = pl.DataFrame(reasons, dict.fromkeys([*board, "model", "unranked"], text), orient="row")
-    ends: dict[str, pl.DataType] = {"rank_lo": pl.Int64(), "rank_hi": pl.Int64(), "p_best": pl.Float64()}
-    ranked = pl.DataFrame(ranges, {**dict.fromkeys([*keys, "model"], text), **ends}, orient="row")
+    numbers = {name: table.schema[name] for name in ("rank_lo", "rank_hi", "p_best")}
+    ranked = pl.DataFrame(ranges, {**dict.fromkeys([*keys, "model"], text), **numbers}, orient="row")
     claimed = pairs.filter(pl.col("claim").is_in(CLAIMED))
     for side in ("model_a", "model_b"):  # both have a range
         claimed = claimed.join(ranked, left_on=[*keys, side], right_on=[*keys, "model"], how="semi", nulls_equal=True)
@@ -214,13 +215,10 @@ def rank_table(
     rows = rows.with_columns(reason=_reason(settings))
     rank = rank_of_value().over(*board, "metric").cast(pl.Int64)
     rows = rows.with_columns(value=pl.when(pl.col("reason").is_null()).then("value")).with_columns(rank=rank)
-    has_range = pl.col("rank_lo").is_not_null()
-    return table.check(
-        rows.with_columns(  # values are over each model's own problems, ranges over common ones: contain the rank
-            rank_lo=pl.when(has_range).then(pl.min_horizontal("rank_lo", "rank")),
-            rank_hi=pl.when(has_range).then(pl.max_horizontal("rank_hi", "rank")),
-        ).select(*table.columns)
-    )
+    # values are over each model's own problems, ranges over common ones: let ranges contain the rank
+    ends = {"rank_lo": pl.min_horizontal("rank_lo", "rank"), "rank_hi": pl.max_horizontal("rank_hi", "rank")}
+    rows = rows.with_columns(pl.when(pl.col(name).is_not_null()).then(end).alias(name) for name, end in ends.items())
+    return table.check(rows.select(*table.columns))
 
 
 def overall_ranges(

@@ -22,7 +22,7 @@ from scorelake.metrics import (
     solved_per_cost,
 )
 from scorelake.metrics.bootstrap import Units, resample
-from scorelake.metrics.costs import BINS, FIRST_EDGE, budget_curve, budget_edges
+from scorelake.metrics.costs import BINS, FIRST_EDGE, budget_curve, budget_edges, mean_cost
 from scorelake.metrics.distributions import Floats, Ints, blocks, ratio
 from scorelake.metrics.paired import ResamplePlan, compare_scores
 from scorelake.schemas import (
@@ -87,7 +87,7 @@ def _tables(
             group = dict(zip(keys, key, strict=True))
             yield MEASURE_SUMMARY, group | _summary(mine, name, weights, settings)
             if keys == MODEL and is_binary:
-                yield from ((COST_CURVE, group | row) for row in _cost_curve(mine, name, settings))
+                yield from ((COST_CURVE, group | row) for row in _cost_curve(mine, name, weights, settings))
                 yield from ((BUDGET_CURVE, group | row) for row in _budget_curve(mine, name, first, settings))
     yield from _compare(without_earlier_points(paid, settings), name, weights, settings)
 
@@ -113,14 +113,13 @@ def _column(rows: pl.DataFrame, name: str) -> Floats:
     return rows[name].to_numpy().astype(np.float64)
 
 
-def _mean(values: Floats, largest: float, settings: Settings) -> tuple[float, float, float]:
-    """Return the mean over problems with its ends, where values lie between 0 and the largest."""
-    if not values.size:
-        return np.nan, np.nan, np.nan
-    se = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else np.nan
-    of = values.mean(keepdims=True), np.array([se]), np.array([values.size])
-    ends = interval(*of, (0, largest), settings.uncertainty.confidence)
-    return float(values.mean()), float(ends[0][0]), float(ends[1][0])
+def _mean(
+    costs: Floats, rows: pl.DataFrame, weights: NDArray[np.uint8], settings: Settings
+) -> tuple[float, float, float]:
+    """Return the mean over problems of what they cost, with its ends."""
+    units, owner = np.unique(rows[_UNIT].to_numpy(), return_inverse=True)
+    by_unit = np.bincount(owner, costs), np.bincount(owner)
+    return mean_cost(*by_unit, weights[:, units], settings.uncertainty.confidence)
 
 
 def _named(column: str, numbers: tuple[float, float, float]) -> Row:
@@ -133,15 +132,10 @@ def _summary(rows: pl.DataFrame, name: str, weights: NDArray[np.uint8], settings
     total, count, passes = (_column(rows, column) for column in (f"{name}_sum", f"{name}_count", "c"))
     confidence, has_verdicts = settings.uncertainty.confidence, not rows["c"].null_count()
     units, owner = np.unique(rows[_UNIT].to_numpy(), return_inverse=True)
-    # costs are skewed: at 30 problems the t interval of a mean covered 88%, that of a ratio of sums 94%
-    sums = ((total / count, None), (total, passes if has_verdicts else np.zeros(rows.height)))
-    (mean, lo, hi), per_pass = (
-        cost_of_pass(np.bincount(owner, top), np.bincount(owner, by), weights[:, units], confidence)
-        for top, by in sums
-    )
-    ends = (lo, hi) if rows.height > 1 else (np.nan, np.nan)
+    passed = np.bincount(owner, passes if has_verdicts else np.zeros(rows.height))
+    per_pass = cost_of_pass(np.bincount(owner, total), passed, weights[:, units], confidence)
     return {
-        **_named("value", (mean, *ends)),
+        **_named("value", _mean(total / count, rows, weights, settings)),
         **_named("per_pass", per_pass),
         "total": math.fsum(total),
         "ungraded_total": math.fsum(rows[f"{name}_ungraded_sum"]),
@@ -152,7 +146,7 @@ def _summary(rows: pl.DataFrame, name: str, weights: NDArray[np.uint8], settings
     }
 
 
-def _cost_curve(rows: pl.DataFrame, name: str, settings: Settings) -> Iterator[Row]:
+def _cost_curve(rows: pl.DataFrame, name: str, weights: NDArray[np.uint8], settings: Settings) -> Iterator[Row]:
     """Yield pass@k and cost@k with their ends for k = 1, 2, 4, ..., as long as enough problems have k attempts."""
     n, c = rows["n"].to_numpy(), rows["c"].to_numpy()
     # attempts without the measure cost what the others of their verdict cost
@@ -167,10 +161,14 @@ def _cost_curve(rows: pl.DataFrame, name: str, settings: Settings) -> Iterator[R
         usable = ~np.isnan(solved + cost)
         if not usable.any():
             return
-        solved, cost, most = solved[usable], cost[usable], k * dearest
-        per_cost = solved_per_cost(solved, cost, most, settings.uncertainty.confidence)
-        numbers = _named("value", _mean(solved, 1.0, settings)) | _named("cost", _mean(cost, most, settings))
-        yield {"k": k, **numbers, **_named("solved_per_cost", per_cost), "problems": int(usable.sum())}
+        solved, cost, confidence = solved[usable], cost[usable], settings.uncertainty.confidence
+        value, size = solved.mean(keepdims=True), np.array([solved.size])
+        se = solved.std(ddof=1, keepdims=True) if solved.size > 1 else np.array([np.nan])
+        lo, hi = interval(value, se / np.sqrt(size), size, (0.0, 1.0), confidence)
+        numbers = _named("value", (value[0], lo[0], hi[0]))
+        numbers |= _named("cost", _mean(cost, rows.filter(usable), weights, settings))
+        per_cost = solved_per_cost(solved, cost, k * dearest, confidence)
+        yield {"k": k, **numbers, **_named("solved_per_cost", per_cost), "problems": solved.size}
 
 
 def _budget_curve(rows: pl.DataFrame, name: str, first: int, settings: Settings) -> Iterator[Row]:
