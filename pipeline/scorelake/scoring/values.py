@@ -82,7 +82,7 @@ def estimate_problems(
         out.append(ProblemEstimates(of["answers"], made, every))
     if counted := [*of["counts"], *of["earlier"]]:
         prior: Prior = beta_prior(settings, outcomes) or UNIFORM  # a fitted one changes no value
-        if outcomes.earlier:  # every problem has a prior of its own: each distinct combination once
+        if EARLIER["n"] in rows.columns:  # every problem has a prior of its own: each distinct combination once
             once, index = distinct_rows(rows.select("n", "c", EARLIER["n"], EARLIER["c"]))
             n, c, prior = once["n"].to_numpy(), once["c"].to_numpy(), problem_priors(settings, outcomes, once)
         else:
