@@ -301,7 +301,7 @@ class Recount:
     def _error(self, conflicts: int, ungraded: int) -> str | None:
         """The reason for which the lake must be refused, by the first gate that it meets."""
         policy, duplicates, attempt = self.settings.policy, self.settings.duplicates, self.settings.columns.attempt
-        nameless = [s for s in self.lake.files if attempt not in s.columns]
+        nameless = [s for s in self.lake.files if attempt not in s.columns and attempt not in s.folders]
         if duplicates.policy == "exact" and nameless:
             everywhere = len(nameless) == len(self.lake.files)
             return f"no column {attempt}" if everywhere else f"{len(nameless):,} of the lake's files cannot be read"

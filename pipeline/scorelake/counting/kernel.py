@@ -17,10 +17,16 @@ import polars as pl
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from scorelake.counting.canonical import CATEGORIES, OUTCOMES, PROTOCOL_PREFIX, REJECTED, attempt_columns
+from scorelake.counting.canonical import (
+    CATEGORIES,
+    OUTCOMES,
+    PROTOCOL_PREFIX,
+    REJECTED,
+    attempt_columns,
+)
 from scorelake.counting.scan import BITS_PER_WORD, LISTED, ROW, PartialLayout, RowGroups, read_batches
 from scorelake.hashing import Hashes
-from scorelake.storage.parquet import arrow
+from scorelake.storage import parquet
 from scorelake.threads import parallel_map
 
 BYTES_PER_ROW = 48
@@ -67,7 +73,7 @@ class Attempts:
 def as_lists(offsets: NDArray[np.int64], values: pl.Series) -> pl.Series:
     """Return lists of the values between neighbouring offsets."""
     content: Any = values.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
-    return pl.Series(values.name, pa.LargeListArray.from_arrays(arrow(offsets), content))
+    return pl.Series(values.name, pa.LargeListArray.from_arrays(parquet.arrow(offsets), content))
 
 
 def count_rows(
@@ -91,9 +97,16 @@ def count_rows(
     problems = words[::_SLICE] >> _PROBLEM_SHIFT << _PROBLEM_SHIFT
     edges = np.append(np.unique(np.searchsorted(words, problems)), words.size)
     slices = [words[low:high] for low, high in pairwise(edges)] or [words]
-    counts = pl.concat(parallel_map(lambda each: _count_words(each, groups, layout), slices))
+    keys, sizes, values = zip(*parallel_map(lambda each: _count_words(each, layout), slices), strict=True)
+    counts = groups.problems(np.concatenate(keys), _PROBLEM).with_columns(rows=np.concatenate(sizes))
+    total = np.concatenate(values, axis=2)
+    columns = {
+        f"{name}_bits_{word}" if layout.words else name: pl.Series(total[outcome, word])
+        for name, outcome in OUTCOMES.items()
+        for word in range(total.shape[1])
+    }
     del anchors
-    return counts, None
+    return counts.with_columns(**columns), None
 
 
 def _pack(part: RowGroups, words: Hashes, groups: _Groups, layout: PartialLayout) -> tuple[int, pl.DataFrame]:
@@ -131,10 +144,8 @@ class _Groups:
 
     def number(self, keys: pl.DataFrame) -> Hashes:
         """Return the number of the combination in every row."""
-        # dictionary codes, -1 for null
-        codes = [column.to_physical().fill_null((1 << 32) - 1).to_numpy().view(np.int32) for column in keys]
         mixed, limit = np.zeros(keys.height, np.int64), 1
-        for code in codes:
+        for code in map(_codes, keys):
             low, high = int(code.min(initial=0)), int(code.max(initial=0))
             if low < high:
                 mixed *= high - low + 1
@@ -144,17 +155,17 @@ class _Groups:
                     raise TooManyGroupsError
         if limit > _MAX_TABLE:
             _, row, inverse = np.unique(mixed, return_index=True, return_inverse=True)
-            return self._lookup(keys, codes, row)[inverse].view(np.uint64)
+            return self._lookup(keys, row)[inverse].view(np.uint64)
         # a table of all combinations takes a tenth of the time of np.unique
         table = np.full(limit, -1, np.int64)
         table[mixed] = np.arange(mixed.size)
         present = np.flatnonzero(table >= 0)
-        table[present] = self._lookup(keys, codes, table[present])
+        table[present] = self._lookup(keys, table[present])
         return table[mixed].view(np.uint64)
 
-    def _lookup(self, keys: pl.DataFrame, codes: Sequence[NDArray[Any]], rows: NDArray[Any]) -> NDArray[Any]:
+    def _lookup(self, keys: pl.DataFrame, rows: NDArray[Any]) -> NDArray[Any]:
         """Return the numbers of the combinations in some rows, new ones for those that were not seen before."""
-        combinations = list(zip(*(code[rows].tolist() for code in codes), strict=True))
+        combinations = keys[rows].rows()
         with self._lock:
             fresh = [i for i, each in enumerate(combinations) if each not in self._numbers]
             if fresh or not self._frames:
@@ -168,10 +179,15 @@ class _Groups:
     def size(self) -> int:
         return len(self._numbers)
 
-    def problems(self, groups: Hashes, problems: Hashes) -> pl.DataFrame:
-        """Return the keys of problems, by the number of the group and the code of the problem."""
-        codes = pl.Series(problems.astype(np.uint32)).cat.to(CATEGORIES["problem_id"])
-        return pl.concat(self._frames)[groups].with_columns(problem_id=codes)
+    def problems(self, keys: Hashes, width: int) -> pl.DataFrame:
+        """Return the keys of problems, from numbers of the group and codes of the problem in so many bits."""
+        codes = pl.Series((keys & np.uint64((1 << width) - 1)).astype(np.uint32)).cat.to(CATEGORIES["problem_id"])
+        return pl.concat(self._frames)[keys >> np.uint64(width)].with_columns(problem_id=codes)
+
+
+def _codes(column: pl.Series) -> NDArray[np.int32]:
+    """Return the dictionary codes of a column, -1 for null."""
+    return column.to_physical().fill_null((1 << 32) - 1).to_numpy().view(np.int32)
 
 
 def _count_lists(words: Hashes, rows: pl.DataFrame, groups: _Groups) -> tuple[pl.DataFrame, Attempts]:
@@ -202,33 +218,26 @@ def _count_lists(words: Hashes, rows: pl.DataFrame, groups: _Groups) -> tuple[pl
         before = key[-1]
     starts = np.flatnonzero(is_start)
     key = words[starts] >> np.uint64(of_row + _ANY_OUTCOME)
-    frame = groups.problems(key >> np.uint64(of_problem), key & np.uint64((1 << of_problem) - 1))
+    frame = groups.problems(key, of_problem)
     return frame.with_columns(start=starts, rows=np.diff(starts, append=words.size)), Attempts(rows, order)
 
 
-def _count_words(words: Hashes, groups: _Groups, layout: PartialLayout) -> pl.DataFrame:
-    """Count sorted words: one row per problem and group."""
+def _count_words(words: Hashes, layout: PartialLayout) -> tuple[Hashes, NDArray[np.int64], NDArray[Any]]:
+    """Return the problems of sorted words, their rows, and their counts or bits by outcome and word."""
     new_problem = changes(words >> _PROBLEM_SHIFT)
     starts = np.flatnonzero(new_problem)
-    key = words[starts] >> _PROBLEM_SHIFT
-    counts = {"rows": np.diff(starts, append=words.size)}
     # the rows of a problem with one outcome are neighbours, and so are those of them that share a word of bits
     shift = np.uint64(_WORD if layout.words else _ATTEMPT)
     segments = np.flatnonzero(changes(words >> shift))
-    owner = np.cumsum(new_problem[segments]) - 1
-    kind = words[segments] >> shift & np.uint64((1 << _ATTEMPT + _OUTCOME - int(shift)) - 1)
     if layout.words:
         values = np.bitwise_or.reduceat(np.left_shift(np.uint64(1), words & np.uint64(BITS_PER_WORD - 1)), segments)
     else:
         values = np.diff(segments, append=words.size)
-    for name, outcome in OUTCOMES.items():
-        for word in range(layout.words or 1):
-            mine = kind == (outcome << _ATTEMPT - int(shift)) + word
-            column = np.zeros(key.size, values.dtype)
-            column[owner[mine]] = values[mine]
-            counts[f"{name}_bits_{word}" if layout.words else name] = column
-    frame = groups.problems(key >> np.uint64(_PROBLEM), key & np.uint64((1 << _PROBLEM) - 1))
-    return frame.with_columns(**{name: pl.Series(column) for name, column in counts.items()})
+    in_outcome = words[segments] & np.uint64((1 << _ATTEMPT) - 1)
+    outcome = words[segments] >> np.uint64(_ATTEMPT) & np.uint64((1 << _OUTCOME) - 1)
+    columns = np.zeros((len(OUTCOMES), layout.words or 1, starts.size), values.dtype)
+    columns[outcome, in_outcome >> shift, np.cumsum(new_problem[segments]) - 1] = values
+    return words[starts] >> _PROBLEM_SHIFT, np.diff(starts, append=words.size), columns
 
 
 def changes(values: Hashes) -> NDArray[np.bool_]:

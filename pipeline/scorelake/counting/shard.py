@@ -22,7 +22,12 @@ from numpy.typing import NDArray
 
 from scorelake.counting import kernel
 from scorelake.counting.canonical import (
+    FAILED,
     INVALID,
+    PASSED,
+    REJECTED,
+    SCORED,
+    UNGRADED,
     Schema,
     Source,
     attempt_columns,
@@ -31,14 +36,14 @@ from scorelake.counting.canonical import (
     rejection_reasons,
 )
 from scorelake.counting.partials import Partial
-from scorelake.counting.query import RowTotals, count_chunk, layout_of, sort_of
+from scorelake.counting.query import count_chunk, layout_of, sort_of
 from scorelake.counting.scan import LakeFile, RowGroups, chunks, scan_verified, to_polars
 from scorelake.counting.schema_check import UnreadableError
 from scorelake.counting.window import newest_value, rows_outside
 from scorelake.errors import DataError, ScorelakeError, StorageError
 from scorelake.settings import Settings
 from scorelake.storage import parquet
-from scorelake.storage.disk import first_line
+from scorelake.storage.disk import first_line, storage_errors
 from scorelake.storage.files import File, Shard
 
 FORMAT = 10
@@ -46,6 +51,8 @@ FORMAT = 10
 BYTES_PER_ROW = 200
 """Memory that the count query needs per row of a chunk, measured with scores and numbered attempts: 180."""
 MIN_CHUNK_ROWS = 1 << 18
+_HAS = dict.fromkeys((FAILED, PASSED), "passed+score") | dict.fromkeys((UNGRADED, REJECTED), "") | {SCORED: "score"}
+"""Which of verdict and score a row has, in files with both columns; otherwise passed."""
 BROKEN = (
     *(pa.ArrowException, pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, MemoryError, UnicodeError),
     *(parquet.DamagedError, UnreadableError),
@@ -102,42 +109,49 @@ def count(task: Task, folder: Path) -> Partial:
 
 
 def _count_files(task: Task, files: list[LakeFile], quarantine: list[tuple[str, str]], folder: Path) -> Partial:
-    settings, expected = task.settings, sum(file.rows for file in files)
+    settings, read = task.settings, sum(file.rows for file in files)
     names, methods, outcomes = list[str](), {"kernel"}, dict[tuple[str, str, str], str]()
-    totals = RowTotals()
+    counted = problems = 0
     # files of verdicts keep the fast layout beside files of scores; sorts of carried values have columns of their own
-    for (columns, _), same in groupby(sorted(files, key=_shape), _shape):
+    for (columns, sorts), same in groupby(sorted(files, key=_shape), _shape):
         alike = list(same)
         layout = layout_of(alike, settings.duplicates.rule in ("first", "last"))
-        use_kernel = task.method == "auto" and not any(file.canonical.carried for file in alike)
+        use_kernel = task.method == "auto" and not sorts
         methods.add("kernel" if use_kernel else "query")
         bytes_per_row = kernel.BYTES_PER_ROW if use_kernel and not layout.lists else BYTES_PER_ROW
         max_rows = task.chunk_rows or max(MIN_CHUNK_ROWS, int(settings.run.memory * 2**30) // bytes_per_row)
         for chunk in chunks(alike, max_rows):
+            counts = count_chunk(chunk, layout, use_kernel)
+            if not counts.height:  # all rows are rejected
+                continue
             names.append(f"counts-{len(names):05d}.parquet")
-            totals.benchmarks.clear()
-            problems = totals.problems
-            count_chunk(chunk, layout, folder / names[-1], totals, use_kernel)
-            if totals.problems == problems:  # all rows are rejected
-                (folder / names.pop()).unlink()
-            for benchmark, has in totals.benchmarks:
+            with storage_errors(folder):
+                counts.write_parquet(folder / names[-1], compression="lz4", row_group_size=1 << 16)
+            counted += int(counts["rows"].sum())
+            problems += counts.height
+            for benchmark, has in _graded_benchmarks(counts, columns.removesuffix("+answer")):
                 outcomes.setdefault((benchmark, columns, has), _file_of(chunk, benchmark))
-    read = totals.counted + totals.rejected
-    if read != expected:
-        raise UnreadableError(f"{read:,} rows were read where the footers say {expected:,}")
     return Partial(
         name=task.name,
         files=task.shard.files,
         method=max(methods) if files else "query",
         read=read,
-        rejected=totals.rejected,
-        rejects=tuple(_rejects(files)) if totals.rejected else (),
+        rejected=read - counted,
+        rejects=tuple(_rejects(files)) if read > counted else (),
         quarantine=tuple(quarantine),
         outcomes=tuple((*what, path) for what, path in sorted(outcomes.items())),
         answers_ignored=any(file.canonical.answers == "ignored" for file in files),
         chunks=tuple(names),
-        problems=totals.problems,
+        problems=problems,
     )
+
+
+def _graded_benchmarks(counts: pl.DataFrame, columns: str) -> set[tuple[str, str]]:
+    """Return the benchmarks with what their rows have: passed, score, both or nothing; files have these columns."""
+    if columns != "passed+score":
+        return {(name, columns) for name in counts["benchmark"].unique()}
+    rows = counts.select("benchmark", "outcome").explode("outcome").unique()
+    return {(name, _HAS.get(outcome, "passed")) for name, outcome in rows.iter_rows()}
 
 
 def _shape(file: LakeFile) -> tuple[str, list[str]]:
