@@ -184,7 +184,7 @@ def gate(
     out: str | PathLike[str],
     base: str,
     candidate: str,
-    metric: str = "pass@1",
+    metric: str | None = None,
     margin: float = 0.02,
     benchmark: str | Sequence[str] = (),
     *,
@@ -200,8 +200,8 @@ def gate(
         An output, as for `open`.
     base, candidate : str
         Two models; or one model twice, with two protocols or runs.
-    metric : str
-        Any metric that has a value per problem.
+    metric : str, optional
+        Any metric that has a value per problem; by default pass@1, without pass/fail avg@N.
     margin : float
         The fall that is still accepted; with 0 the candidate must be better.
     benchmark : str or sequence of str

@@ -178,8 +178,8 @@ def test_scores_and_clusters(lake: Path, out: Path) -> None:
         names, families = [f"p{i}" for i in range(40)], [i // 4 for i in range(40)]
         put(lake, attempts(model=model, problem_id=names, family=families, score=scores), f"{model}.parquet")
     run(lake, out, '[columns]\ncluster = "family"\n', metrics=["avg@N"])
-    result = sl.gate(out, "base", "new", metric="avg@N")
-    assert (result.verdict, result.benchmarks[0].units) == ("pass", 10)
+    result = sl.gate(out, "base", "new")
+    assert (result.verdict, result.metric, result.benchmarks[0].units) == ("pass", "avg@N", 10)
     same = sl.gate(out, "base", "twin", metric="avg@N")
     assert (same.verdict, same.benchmarks[0].lift) == ("undecided", None)
     assert "set [rubric] bounds" in same.benchmarks[0].reason

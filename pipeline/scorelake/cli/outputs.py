@@ -16,6 +16,7 @@ from scorelake.errors import UsageError
 from scorelake.text import escape_control_lines, escape_controls
 
 Metric = Annotated[str | None, Option(help="Metric to rank by. Default: pass@1, else avg@N.")]
+PairMetric = Annotated[str | None, Option(help="Any metric that the lake allows. Default: pass@1, else avg@N.")]
 
 
 @command
@@ -23,7 +24,7 @@ def compare(
     out: Out,
     model_a: Annotated[str, Argument(help="The model to compare against.")],
     model_b: Annotated[str, Argument(help="The model whose lift over A is computed.")],
-    metric: Annotated[str, Option(help="Any metric that the lake allows.")] = "pass@1",
+    metric: PairMetric = None,
     benchmark: Annotated[str | None, Option(help="Only this benchmark.")] = None,
     protocol: Annotated[Names, Option(help="Only this protocol, such as temperature=0.2. Twice: of A, of B.")] = None,
     run: Annotated[Names, Option(help="A as of this run (number or id), B as published. Twice: of A, of B.")] = None,
@@ -42,7 +43,7 @@ def gate(
     out: Out,
     base: Annotated[str, Argument(help="The model to be held against.")],
     candidate: Annotated[str, Argument(help="The model that must not be worse.")],
-    metric: Annotated[str, Option(help="Any metric that the lake allows.")] = "pass@1",
+    metric: PairMetric = None,
     margin: Annotated[float | None, Option(help="The fall that is still accepted. Default: 0.02.")] = None,
     benchmark: Annotated[Names, Option(help="Only this benchmark. Repeatable.")] = None,
     protocol: Annotated[Names, Option(help="Only this protocol. Twice: of the base, and of the candidate.")] = None,

@@ -183,7 +183,7 @@ class Board(AbstractContextManager["Board"]):
         self,
         model_a: str,
         model_b: str,
-        metric: str = "pass@1",
+        metric: str | None = None,
         benchmark: str | None = None,
         protocol: str | Sequence[str] = (),
         run: str | Sequence[str] = (),
@@ -194,8 +194,8 @@ class Board(AbstractContextManager["Board"]):
         ----------
         model_a, model_b : str
             The lift is that of B over A.
-        metric : str
-            Any metric that the attempts allow, published or not.
+        metric : str, optional
+            Any metric that the attempts allow, published or not; by default pass@1, without pass/fail avg@N.
         benchmark : str, optional
             By default all benchmarks.
         protocol : str or sequence of str

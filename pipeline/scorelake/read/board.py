@@ -193,6 +193,13 @@ class Reader:
         """The current run."""
         return str(self.rows("SELECT run_id FROM run WHERE shown")[0][0])
 
+    def metric(self, name: str | None) -> str:
+        """Return the canonical name of a metric, which need not be published, or the default for None."""
+        if name is not None:
+            return canonical(name, self.settings())
+        published = self.names("metric")
+        return next((default for default in DEFAULTS if default in published), DEFAULTS[0])
+
     def settings(self) -> dict[str, Any]:
         """Return the settings of the current run, nested as in the config file."""
         tree: dict[str, Any] = {}

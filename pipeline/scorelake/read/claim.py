@@ -10,7 +10,7 @@ from typing import Any
 from scorelake.errors import UsageError
 from scorelake.metrics.significance import detectable_lift
 from scorelake.read.board import opened
-from scorelake.read.format import canonical, check_names, check_protocols, matches_protocol
+from scorelake.read.format import check_names, check_protocols, matches_protocol
 from scorelake.read.measures import compare_costs
 from scorelake.read.sentences import pair_conclusion
 from scorelake.text import escape_controls
@@ -36,7 +36,7 @@ class PairRequest:
 
     model_a: str
     model_b: str
-    metric: str = "pass@1"
+    metric: str | None = None  # by default pass@1, else avg@N
     benchmark: str | None = None
     protocols: tuple[str, ...] = ()  # one: of both models. Two: of A, and of B
     runs: tuple[str, ...] = ()  # one: of A, compared with B in the current run. Two: of A, and of B
@@ -113,7 +113,7 @@ def compare_models(folder: Path, out: str, request: PairRequest) -> list[PairRes
         raise UsageError("a comparison has two sides, not more", hint=hint)
     with opened(folder) as read:
         settings, run_id = read.settings(), read.run_id
-        metric = canonical(request.metric, settings)
+        metric = read.metric(request.metric)
         results, costs = [], {} if request.runs else compare_costs(read, request.model_a, request.model_b)
         if not request.runs:
             a, b, benchmark = request.model_a, request.model_b, request.benchmark

@@ -32,7 +32,7 @@ from scorelake.publish.change import look_share
 from scorelake.publish.snapshot import CALIBRATION_FILE
 from scorelake.read.board import opened
 from scorelake.read.claim import POWER, PairRequest
-from scorelake.read.format import canonical, check_names
+from scorelake.read.format import check_names
 from scorelake.read.recompute import StoredPair, stored_pairs
 from scorelake.read.report import markdown_table, plain
 from scorelake.read.series import best_point
@@ -116,7 +116,7 @@ class Gate:
                 fall = f"a true fall of {each.detectable_fall:.4f} fails {POWER:.0%} of the time"
                 lines.append(f"    detectable: {fall}")
             if each.calibration == {}:
-                lines.append("    calibration: cannot be measured; it needs 2 k attempts per problem and no clusters")
+                lines.append("    calibration: cannot be measured; it needs a pass/fail metric, 2 k attempts per problem and no clusters")
             elif each.calibration:
                 lines.append(
                     "    calibration: of {splits:,} comparisons of a model with itself, on halves of its attempts, "
@@ -166,15 +166,15 @@ def decide(
     if not 0 <= margin < np.inf:
         raise UsageError(f"{margin:g} is not a margin", hint="give a number >= 0, such as 0.02")
     with opened(folder) as read:
-        settings, run_id, looks = read.settings(), read.run_id, len(read.rows("FROM run"))
+        run_id, looks = read.run_id, len(read.rows("FROM run"))
         check_names("benchmark", read.names("benchmark"), benchmarks)
-        metric = canonical(request.metric, settings)
+        metric = read.metric(request.metric)
         if request.model_a == "best" and "best" not in read.names("model"):
             request = replace(request, model_a=best_point(read, request.model_b, metric, benchmarks))
     stored = stored_pairs(out, run_id, request, metric)
     pairs = [pair for pair in stored if not benchmarks or pair.benchmark in benchmarks]
     if not pairs:
-        raise UsageError(f"{request.model_a} and {request.model_b} have no benchmark with {request.metric} in common")
+        raise UsageError(f"{request.model_a} and {request.model_b} have no benchmark with {metric} in common")
     first, confidence = pairs[0], pairs[0].settings.uncertainty.confidence
     low, high = metric_bounds(first.metric, first.settings, first.outcomes)
     if margin >= high - low:
