@@ -342,7 +342,7 @@ class Recount:
                 sorts[sort_of(kind)].append(
                     float(str(np.float32(value))) if short else value if exact else float(value)
                 )
-        value = min(sorts[min(sorts)]) if sorts else None
+        value = min(sorts[min(sorts, key=lambda sort: (sort != "Number", sort))]) if sorts else None
         return protocol_value(value) if len({sort_of(each) for each in kinds}) > 1 else value
 
 
@@ -350,10 +350,13 @@ FLOATS = {"float", "halffloat"}
 
 
 def sort_of(kind: str) -> str:
-    """The sort of carried values: those of one are compared by size; sorts are in the order of these names."""
+    """The sort of carried values: those of one are compared by size; numbers go first, the others by these names."""
     if re.match("u?int|float|double|halffloat|decimal", kind):
         return "Number"
-    return "String" if "string" in kind or "binary" in kind else {"bool": "Boolean"}.get(kind, kind)
+    for start, name in (("bool", "Boolean"), ("date", "Date"), ("timestamp", "Datetime")):
+        if kind.startswith(start):
+            return name
+    return "String" if "string" in kind or "binary" in kind else kind
 
 
 # --- what did come out --------------------------------------------------------------------------------------------

@@ -242,15 +242,19 @@ def _split_sorts(frames: Sequence[pl.LazyFrame]) -> list[pl.LazyFrame]:
 
 
 def _join_sorts(problems: pl.DataFrame, carried: Sequence[str]) -> pl.DataFrame:
-    """Keep the smallest of the carried values, as a text if they are of several sorts, and whether others differ."""
+    """Keep the smallest of the carried values, of the numbers if there are any, and whether others differ.
+
+    Values of several sorts become texts.
+    """
     for name in carried:
         least, most = (
             [c for c in problems.columns if c.partition(SORT)[0] == f"{end}:{name}"] for end in ("min", "max")
         )
+        least.sort(key=lambda column: (column.partition(SORT)[2] != NUMBERS, column))
         if len(least) > 1:
             problems = problems.with_columns(protocol_expr(pl.col(*least, *most)))
         differs = pl.max_horizontal(least + most) != pl.min_horizontal(least + most)
-        value = pl.coalesce(sorted(least)).alias(f"min:{name}")
+        value = pl.coalesce(least).alias(f"min:{name}")
         problems = problems.with_columns(differs.alias(f"differs:{name}"), value)
     return problems
 
