@@ -189,7 +189,9 @@ def test_a_benchmark_without_a_graded_attempt_is_not_comparable(tmp_path: Path) 
 
 def test_scores_are_compared_by_their_mean(tmp_path: Path) -> None:
     rows_ = [{"model": m, "problem_id": i, "score": i % 7 + (m == "b")} for m in "ab" for i in range(30)]
-    assert claim(scored(tmp_path, pl.DataFrame(rows_)), "a", "b").startswith("b against a (default, avg@N): improvement")
+    assert claim(scored(tmp_path, pl.DataFrame(rows_)), "a", "b").startswith(
+        "b against a (default, avg@N): improvement"
+    )
 
 
 def test_a_name_cannot_forge_a_line(tmp_path: Path) -> None:

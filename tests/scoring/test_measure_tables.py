@@ -168,6 +168,14 @@ def test_attempts_with_scores_only_cost_too(lake: pl.DataFrame, tmp_path: Path) 
     assert ask(tmp_path / "out", "SELECT count(*) FROM cost_curve") == [(0,)]
 
 
+@pytest.mark.parametrize("units", [2, 3, 10, 30])
+def test_one_dear_problem_gives_a_finite_interval(units: int) -> None:
+    """A resample without the dear problem has nearly no variance."""
+    cost = np.append(np.linspace(0.0099, 0.0101, units - 1), 10.0)
+    value, lo, hi = mean_cost(cost, np.ones(units), np.random.default_rng(0).poisson(size=(500, units)))
+    assert 0 < lo <= value <= hi < np.inf
+
+
 def test_few_skewed_costs_are_covered() -> None:
     """In 400 lakes of 30 problems with lognormal costs, as often as the level says."""
     rng = np.random.default_rng(0)

@@ -313,7 +313,9 @@ def attempt_columns(canonical: Canonical, schema: Schema) -> dict[str, pl.Expr]:
     columns["outcome"] = outcome
     if canonical.attempt is not None:
         if canonical.attempt.column is None:
-            columns["attempt"] = pl.lit(attempt_ids(pl.Series([canonical.attempt.value])).item(), pl.Int64)
+            columns["attempt"] = pl.lit(
+                attempt_ids(pl.Series([canonical.attempt.value], dtype=pl.String)).item(), pl.Int64
+            )
         else:
             columns["attempt"] = _attempt_id(pl.col(canonical.attempt.column), schema[canonical.attempt.column])
     if canonical.score is not None:

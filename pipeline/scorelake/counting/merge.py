@@ -242,10 +242,7 @@ def _split_sorts(frames: Sequence[pl.LazyFrame]) -> list[pl.LazyFrame]:
 
 
 def _join_sorts(problems: pl.DataFrame, carried: Sequence[str]) -> pl.DataFrame:
-    """Keep the smallest of the carried values, of the numbers if there are any, and whether others differ.
-
-    Values of several sorts become texts.
-    """
+    """Keep the smallest carried value (a number, if any; a text, if sorts are mixed), and whether others differ."""
     for name in carried:
         least, most = (
             [c for c in problems.columns if c.partition(SORT)[0] == f"{end}:{name}"] for end in ("min", "max")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import stdtrit
 
 from scorelake.errors import MetricError
 from scorelake.metrics.bootstrap import percentile_ends
@@ -15,6 +16,7 @@ from scorelake.metrics.distributions import Floats, ratio
 from scorelake.metrics.interval import blend_interval
 
 BINS = 64  # logarithmic bins of a measure, four per doubling
+FEW = 10
 FIRST_EDGE = {"cost": -48, "tokens": 16, "time": -8}
 """Where they start, by the kind of measure: at 0.0002 (up to 11) for cost, 16 (740,000) for tokens, 0.25 (12,000)."""
 
@@ -109,20 +111,27 @@ def mean_cost(
 
     cost, problems: sums and numbers of the problems of each unit. weights: how often each unit is drawn, resamples x
     units. Costs are skewed: of 30 lognormal ones the mean is covered by 93%, by percentiles by 90%, by t by 88%.
+    Resamples of fewer than FEW units often have one unit and no variance: they take Student's t of the logarithm.
     """
     spent, size, drawn = (np.asarray(x, dtype=np.float64) for x in (cost, problems, weights))
     value = float(spent.sum() / size.sum())
     deviation = spent - value * size
     if spent.size < 2 or not deviation.any():
         return (value, value, value) if spent.size > 1 else (value, np.nan, np.nan)
+    ends, se = np.array([(1 - confidence) / 2, (1 + confidence) / 2]), np.sqrt((deviation**2).sum()) / spent.sum()
+    if spent.size < FEW:
+        low, high = stdtrit(spent.size - 1, ends) * np.sqrt(spent.size / (spent.size - 1))
+        return value, value * float(np.exp(-high * se)), value * float(np.exp(-low * se))
     sums = drawn @ spent
     means = ratio(sums, drawn @ size)
     squares = drawn @ spent**2 - 2 * means * (drawn @ (spent * size)) + means**2 * (drawn @ size**2)
     with np.errstate(divide="ignore", invalid="ignore"):  # resamples may cost nothing, or always the same
         t = (np.log(means) - np.log(value)) * sums / np.sqrt(np.maximum(squares, 0))
-    low, high = np.quantile(t[np.isfinite(t)], [(1 - confidence) / 2, (1 + confidence) / 2])
-    se = np.sqrt((deviation**2).sum()) / spent.sum()
-    return value, min(value * float(np.exp(-high * se)), value), max(value * float(np.exp(-low * se)), value)
+    low, high = np.quantile(t[np.isfinite(t)], ends)
+    most = float(np.nanmax(ratio(spent, size)))  # without the dearest unit a resample may have nearly no variance
+    with np.errstate(over="ignore"):
+        lo, hi = value * float(np.exp(-high * se)), value * float(np.exp(-low * se))
+    return value, min(lo, value), min(max(hi, value), most)
 
 
 def budget_edges(first: int) -> Floats:

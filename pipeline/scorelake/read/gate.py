@@ -116,7 +116,8 @@ class Gate:
                 fall = f"a true fall of {each.detectable_fall:.4f} fails {POWER:.0%} of the time"
                 lines.append(f"    detectable: {fall}")
             if each.calibration == {}:
-                lines.append("    calibration: cannot be measured; it needs a pass/fail metric, 2 k attempts per problem and no clusters")
+                needs = "a pass/fail metric, 2 k attempts per problem and no clusters"
+                lines.append(f"    calibration: cannot be measured; it needs {needs}")
             elif each.calibration:
                 lines.append(
                     "    calibration: of {splits:,} comparisons of a model with itself, on halves of its attempts, "
