@@ -144,7 +144,7 @@ def claims(correct: Ints, n: Ints, seed: int, subjects: int = 1) -> pl.DataFrame
             matrices[len(boards)] = BoardMatrix(model[at], problem[at] - low, matrix, units, models)
             sizes = (names, high - low, count, count * 0, n.mean(axis=1))
             boards.append(ModelBoard(f"{i:04d}", subject, "", *sizes, np.unique(keys), clustered=False))
-    lake = LakeSums(map, [SumTask((), (), loaded=[matrices])], Outcomes(True, False, int(n.max())))
+    lake = LakeSums(map, [SumTask((), (), pl.DataFrame(), loaded=[matrices])], Outcomes(True, False, int(n.max())))
     results = compare_boards(boards, [PASS], lambda each, _: set(each.models), settings, lake)
     table = SUBJECT_PAIR if subjects > 1 else MODEL_PAIR
     return pair_table(

@@ -58,7 +58,7 @@ from scorelake.scoring.summaries import (
 )
 from scorelake.scoring.survey import ALL, FOLDER, BucketTask, Survey, add_surveys, coarsen
 from scorelake.scoring.tasks import count_scores, listed_metrics, noise_table, score_buckets
-from scorelake.scoring.values import follow_from_counts
+from scorelake.scoring.values import count_values, follow_from_counts
 from scorelake.settings import Settings
 from scorelake.storage.disk import is_remote
 from scorelake.storage.files import File, Shard
@@ -328,7 +328,8 @@ def _score_kind(
     histogram = coarsen(survey.histograms[ALL], GROUP).drop("ungraded")
     compared = choose_compared(settings, outcomes)
     boards = list_boards(survey, settings)
-    sums = LakeSums.of(engine.map, batches, boards, in_process=engine is local)
+    by_counts = count_values(survey.histograms[ALL], compared, settings, outcomes)
+    sums = LakeSums.of(engine.map, batches, boards, by_counts, in_process=engine is local)
     comparisons = comparison_tables(boards, compared, settings, summaries, sums)
     c = pl.col("c") if outcomes.binary else pl.lit(None, pl.Int64).alias("c")
     models, tasks_of = summaries[MODEL_SUMMARY.name], [task for batch in batches for task in batch]

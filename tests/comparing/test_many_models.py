@@ -16,6 +16,7 @@ from scorelake.read.session import reading
 from scorelake.schemas import COUNTS, KEYS
 from scorelake.scoring.choose import Outcomes
 from scorelake.scoring.survey import BucketTask, survey_bucket
+from scorelake.scoring.values import count_values
 from scorelake.settings import Settings
 
 MODELS = 30
@@ -100,15 +101,15 @@ class Buckets:
     """Sums of problems in memory, cut into buckets."""
 
     def __init__(self, boards: list[ModelBoard], frames: list[pl.DataFrame], tmp_path: Path) -> None:
-        tasks = []
+        tasks, outcomes = [], Outcomes(binary=True, rewards=False, top_n=4)
+        settings = Settings.model_validate({"compare": {"metrics": ["pass@1"]}})
         for i, frame in enumerate(frames):
             path = tmp_path / f"part-{len(frames)}-{i}.parquet"
             frame.write_parquet(path)
-            outcomes = Outcomes(binary=True, rewards=False, top_n=4)
-            settings = Settings.model_validate({"compare": {"metrics": ["pass@1"]}})
             tasks.append(BucketTask(str(path), frame.height, settings, outcomes))
-        self.sums = [LakeSums.of(map, [(task,) for task in tasks], boards, in_process=False)]
-        self.sums += [LakeSums.of(map, [tuple(tasks)], boards, in_process=True)]
+        by_counts = count_values(pl.concat(frames), [PASS], settings, outcomes)
+        self.sums = [LakeSums.of(map, [(task,) for task in tasks], boards, by_counts, in_process=False)]
+        self.sums += [LakeSums.of(map, [tuple(tasks)], boards, by_counts, in_process=True)]
 
 
 PASS = parse("pass@1")

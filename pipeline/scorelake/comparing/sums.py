@@ -77,14 +77,17 @@ class BoardMatrix:
 Matrices = dict[int, BoardMatrix]
 
 
-def read_matrices(task: BucketTask, boards: Sequence[ModelBoard]) -> Matrices:
+def read_matrices(task: BucketTask, boards: Sequence[ModelBoard], by_counts: pl.DataFrame) -> Matrices:
     """Read a bucket and score its problems by the metrics that models are compared by."""
     chosen = choose_compared(task.settings, task.outcomes)  # not sent: functions of metrics cannot be pickled
     cluster = task.settings.columns.cluster
     columns = [*KEYS, "n", "c", *needed_columns(chosen, task.outcomes), *([cluster] if cluster else [])]
     rows = task.read(dict.fromkeys(columns)).filter(pl.col("n") > 0).with_columns(pl.col("c").fill_null(0))
-    values = [rows["n"].to_numpy(), *problem_values(rows, chosen, task.settings, task.outcomes)]
-    names = [str(i) for i in range(len(values))]
+    counted = rows.select("n", "c").join(by_counts, on=["n", "c"], how="inner", maintain_order="left")
+    others = [metric for metric in chosen if metric.name not in by_counts.columns]
+    made = dict(zip(others, problem_values(rows, others, task.settings, task.outcomes), strict=True))
+    scored = [made[metric] if metric in made else counted[metric.name].to_numpy() for metric in chosen]
+    values, names = [rows["n"].to_numpy(), *scored], [str(i) for i in range(len(chosen) + 1)]
     problems = attempted_problems(rows, cluster).with_row_index("problem")
     scores = rows.select(KEYS).with_columns(pl.Series(name, each) for name, each in zip(names, values, strict=True))
     scores = scores.join(problems, on=[*BOARD, "subject", "problem_id"], how="left").sort("problem")
@@ -112,13 +115,15 @@ class SumTask:
 
     buckets: tuple[BucketTask, ...]
     boards: Sequence[ModelBoard]
+    by_counts: pl.DataFrame
+    """Values of the metrics that follow from (n, c): the same pairs are in every bucket, and evaluated once."""
     requests: Sequence[Request] = ()
     loaded: list[Matrices] | None = None  # scores of the buckets, where they are in memory
 
     def matrices(self) -> list[Matrices]:
         if self.loaded is not None:
             return self.loaded
-        return parallel_map(lambda bucket: read_matrices(bucket, self.boards), self.buckets)
+        return parallel_map(lambda bucket: read_matrices(bucket, self.boards, self.by_counts), self.buckets)
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.buckets))
@@ -158,12 +163,13 @@ class LakeSums:
         engine_map: Callable[..., Iterator[Any]],
         batches: Sequence[tuple[BucketTask, ...]],
         boards: Sequence[ModelBoard],
+        by_counts: pl.DataFrame,
         in_process: bool,
     ) -> LakeSums:
         """Plan the sums of buckets."""
         # A lake of one batch that is compared in this process is read and scored once; otherwise every call reads the
         # buckets again, and memory follows the sums.
-        tasks = [SumTask(batch, boards) for batch in batches]
+        tasks = [SumTask(batch, boards, by_counts) for batch in batches]
         if in_process and len(batches) == 1:
             tasks = [replace(tasks[0], loaded=tasks[0].matrices())]
         return cls(engine_map, tasks, batches[0][0].outcomes)

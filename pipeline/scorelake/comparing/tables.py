@@ -351,6 +351,6 @@ def compare_two(
     mean_n = np.bincount(side, n, minlength=len(names)) / np.maximum(attempted, 1)
     sizes = (list(names), problems.height, attempted, np.zeros_like(attempted), mean_n)
     board = ModelBoard(benchmark, None, "", *sizes, units.key, units.clustered)
-    sums = LakeSums(map, [SumTask((), (), loaded=[{0: matrix}])], outcomes)
+    sums = LakeSums(map, [SumTask((), (), pl.DataFrame(), loaded=[{0: matrix}])], outcomes)
     results = compare_boards([board], [metric], lambda *_: set(), settings, sums)
     return pair_table(MODEL_PAIR, results, [metric], settings)

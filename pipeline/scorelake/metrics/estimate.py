@@ -59,9 +59,14 @@ class Estimate:
 
 
 def evaluate(
-    metrics: Sequence[Metric], n: Ints, c: Ints, prior: Prior, weights: tuple[float, float] = _UNIT
+    metrics: Sequence[Metric],
+    n: Ints,
+    c: Ints,
+    prior: Prior,
+    weights: tuple[float, float] = _UNIT,
+    posterior: bool = True,
 ) -> list[Estimate]:
-    """Estimate each metric for the rows (n, c), which should be distinct."""
+    """Estimate each metric for the rows (n, c), which should be distinct; without posterior only its value."""
     # `prior` has the pseudo-counts (alpha, beta) of a Beta; `weights` are the rewards of a failed and a passed
     # attempt for avg@N, bayes@N and max@k. Votes raise MetricError: counts do not determine them.
     for metric in metrics:
@@ -86,8 +91,8 @@ def evaluate(
                 out[metric] = _single(value, *moments, undefined=np.isnan(value) & (n >= metric.draws))
             elif not metric.parts:
                 out[metric] = of_levels(metric, levels, counts, pseudo_counts)
-        out |= _closed_forms(closed, k, n, c, alpha, beta) if closed else {}
-        out |= _sums_over_draws(summed, k, n, c, alpha, beta) if summed else {}
+        out |= _closed_forms(closed, k, n, c, alpha, beta, posterior) if closed else {}
+        out |= _sums_over_draws(summed, k, n, c, alpha, beta, posterior) if summed else {}
         for metric in same_k:
             if metric.is_mean and (metric.parts or weights == _UNIT):
                 out[metric] = replace(out[metric], repeated=repeated)
@@ -203,14 +208,16 @@ def _end_value(key: str, k: int, n: Ints, c: Ints) -> Floats:
 
 
 def _closed_forms(
-    metrics: Sequence[Metric], k: int, n: Ints, c: Ints, alpha: Floats, beta: Floats
+    metrics: Sequence[Metric], k: int, n: Ints, c: Ints, alpha: Floats, beta: Floats, posterior: bool
 ) -> dict[Metric, Estimate]:
     """Estimate pass@k, pass^k and their blends from E[p^k], E[(1-p)^k] and the same at 2k."""
-    none, every = mean_power(beta, alpha, k), mean_power(alpha, beta, k)
-    # E[p^k (1-p)^k] falls short of the product of the two means by this share
-    cross = none * every * complement(alpha + beta, np.full(n.size, float(k)), k)
-    mean = np.stack([complement(beta, alpha, k), every])
-    covariance = np.array([[power_variance(beta, alpha, k), cross], [cross, power_variance(alpha, beta, k)]])
+    mean, covariance = np.full((2, n.size), np.nan), np.full((2, 2, n.size), np.nan)
+    if posterior:
+        none, every = mean_power(beta, alpha, k), mean_power(alpha, beta, k)
+        # E[p^k (1-p)^k] falls short of the product of the two means by this share
+        cross = none * every * complement(alpha + beta, np.full(n.size, float(k)), k)
+        mean = np.stack([complement(beta, alpha, k), every])
+        covariance = np.array([[power_variance(beta, alpha, k), cross], [cross, power_variance(alpha, beta, k)]])
     value, out = np.stack([_end_value(key, k, n, c) for key in ("pass", "pass^")]), {}
     for metric in metrics:
         index = [("pass", "pass^").index(part.family.key) for part in metric.parts]
@@ -219,7 +226,7 @@ def _closed_forms(
 
 
 def _sums_over_draws(
-    metrics: Sequence[Metric], k: int, n: Ints, c: Ints, alpha: Floats, beta: Floats
+    metrics: Sequence[Metric], k: int, n: Ints, c: Ints, alpha: Floats, beta: Floats, posterior: bool
 ) -> dict[Metric, Estimate]:
     """Estimate credit metrics and blends by summing their credits over the distributions of k and 2k draws."""
     # Of a credit a and its complement 1 - a the smaller sum is used, so that certain outcomes are exactly 0 or 1. A
@@ -227,19 +234,23 @@ def _sums_over_draws(
     # the draws, so the difference loses only the digits that n >> k costs anyway.
     vectors = [[part.credit for part in metric.parts] for metric in metrics]
     pairs = [[(x, x) for a in each for x in (a, 1 - a)] + [(1 - a, b) for a, b in pairwise(each)] for each in vectors]
-    products = iter(product_credits([pair for each in pairs for pair in each]))
+    products = iter(product_credits([pair for each in pairs for pair in each]) if posterior else ())
     squares = [list(islice(products, len(each))) for each in pairs]
     sizes = [len(each) for each in vectors]
-    moments = [(*np.full((2, size, n.size), np.nan), np.empty((size, size, n.size))) for size in sizes]
+    moments = [(*np.full((2, size, n.size), np.nan), np.full((size, size, n.size), np.nan)) for size in sizes]
     for rows in blocks(n.size, 2 * k + 1):
         is_scored = n[rows] >= k
         drawn = hypergeometric(n[rows][is_scored].astype(float), c[rows][is_scored].astype(float), k)
+        for each, (value, _, _) in zip(vectors, moments, strict=True):
+            for i, credit in enumerate(each):
+                value[i, rows][is_scored] = expected(drawn, credit)
+        if not posterior:
+            continue
         once, twice = (beta_binomial(alpha[rows], beta[rows], draws) for draws in (k, 2 * k))
-        for each, square, (value, mean, covariance) in zip(vectors, squares, moments, strict=True):
+        for each, square, (_, mean, covariance) in zip(vectors, squares, moments, strict=True):
             second = [(twice * x).sum(axis=1) for x in square]
             first = [[(once * x).sum(axis=1) for x in (a, 1 - a)] for a in each]
             for i, (won, missed) in enumerate(first):
-                value[i, rows][is_scored] = expected(drawn, each[i])
                 mean[i, rows] = np.where(won <= missed, won, 1 - missed)
                 spread = np.where(won <= missed, second[2 * i] - won * won, second[2 * i + 1] - missed * missed)
                 covariance[i, i, rows] = np.maximum(spread, 0)

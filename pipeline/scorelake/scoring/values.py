@@ -69,7 +69,7 @@ class ProblemEstimates:
 
 
 def estimate_problems(
-    rows: pl.DataFrame, chosen: Sequence[Metric], settings: Settings, outcomes: Outcomes
+    rows: pl.DataFrame, chosen: Sequence[Metric], settings: Settings, outcomes: Outcomes, posterior: bool = True
 ) -> list[ProblemEstimates]:
     """Estimate metrics for rows of problem_counts."""
     of, out, every = metrics_by_input(chosen, outcomes), [], np.arange(rows.height)
@@ -87,9 +87,8 @@ def estimate_problems(
             n, c, prior = once["n"].to_numpy(), once["c"].to_numpy(), problem_priors(settings, outcomes, once)
         else:
             n, c, index = distinct(rows["n"].to_numpy(), rows["c"].to_numpy())
-        out.append(
-            ProblemEstimates(counted, evaluate(counted, n, c, prior, outcome_weights(settings, outcomes)), index)
-        )
+        made = evaluate(counted, n, c, prior, outcome_weights(settings, outcomes), posterior)
+        out.append(ProblemEstimates(counted, made, index))
     return out
 
 
@@ -111,10 +110,20 @@ def problem_values(
     """Return for each metric the finite value of every row of problem_counts, NaN where undefined."""
     made = {
         metric: estimate.value[0][each.index]
-        for each in estimate_problems(rows, chosen, settings, outcomes)
+        for each in estimate_problems(rows, chosen, settings, outcomes, posterior=False)
         for metric, estimate in zip(each.metrics, each.estimates, strict=True)
     }
     return [made[metric] for metric in chosen]
+
+
+def count_values(
+    histogram: pl.DataFrame, chosen: Sequence[Metric], settings: Settings, outcomes: Outcomes
+) -> pl.DataFrame:
+    """Return the values of the metrics that follow from counts, for every (n, c) of a histogram: a column each."""
+    counted = metrics_by_input(chosen, outcomes)["counts"] if not outcomes.earlier else []
+    once = histogram.select("n", "c").filter(pl.col("n") > 0).unique(maintain_order=True)
+    values = zip(counted, problem_values(once, counted, settings, outcomes), strict=True)
+    return once.with_columns(pl.Series(metric.name, value) for metric, value in values)
 
 
 def reward_estimates(rows: pl.DataFrame, chosen: Sequence[Metric], settings: Settings) -> list[Estimate]:
