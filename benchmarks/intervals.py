@@ -389,7 +389,7 @@ problems of the same kind, with as many attempts each.
 Clusters: problems come in fours that share a rate. Where they are not declared (`[columns] cluster`), no
 interval can know. Scores without known bounds have half a problem at the smallest and the largest score seen, and
 no less than Student's interval, which falls short where scores pile up at an end or have long tails;
-`[rubric] bounds` or levels mend the first.
+set `[rubric] bounds` or levels to avoid the first.
 
 {others}
 

@@ -319,14 +319,14 @@ Ranges of ranks count the claims.
   at most 5%. Where many claims are true a few false ones among them are within it.
 - **rank covered**: how often the range rank_lo to rank_hi of a model that is truly the best has its rank, 1. To be at
   least 95%, give or take chance.
-- **width**: the mean range of ranks, as a share of the board: 0 is settled, 1 is anything.
+- **width**: the mean range of ranks, as a share of the board: 0 means one rank, 1 means any rank.
 
 | boards of | problems | boards | a false claim | false share | rank covered | width |
 |---|---|---|---|---|---|---|
 {chr(10).join(lines)}
 
-Where models are equal nothing is settled, and the width is near 1: that is right. Models "equal on average" differ
-from problem to problem, and would score the same on endlessly many.
+Where models are equal, any order is possible, and the width is near 1 as it should be. Models "equal on average"
+differ from problem to problem, and would score the same on endlessly many.
 
 ## Equal models in many subjects
 

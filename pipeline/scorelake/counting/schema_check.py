@@ -1,7 +1,7 @@
-"""What files lack of the columns that are wanted of them, which of their columns may be meant, and whose fault it is.
+"""Find required columns that files lack, and suggest the columns that may be meant.
 
-What no file has is a mistake of the settings, reported once with the lines that mend it. What only some files lack is
-a fault of those files, reported file by file.
+A column that no file has is an error of the settings, reported once with the lines that fix it. A column that only
+some files lack is an error of these files, reported file by file.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ def _board_warnings(board: BoardRows, metric: str) -> Iterator[str]:
     where, lines = title(board), board.lines[metric]
     if unranked := sum(line.rank is None for line in lines):
         are = "is" if unranked == 1 else "are"
-        yield f"{where}: {plural(unranked, 'model')} {are} not ranked; the reasons are below the table."
+        yield f"{where}: {plural(unranked, 'model')} {are} not ranked, for the reasons given with the table."
     if partial := sum(line.is_partial for line in lines):
         have = "has" if partial == 1 else "have"
         yield f"{where}: {plural(partial, 'model')} {have} fewer than k attempts on some problems (*)."
