@@ -131,13 +131,16 @@ def _count_files(task: Task, files: list[LakeFile], quarantine: list[tuple[str, 
             problems += counts.height
             for benchmark, has in _graded_benchmarks(counts, columns.removesuffix("+answer")):
                 outcomes.setdefault((benchmark, columns, has), _file_of(chunk, benchmark))
+    rejects = tuple(_rejects(files)) if read > counted else ()
+    if sum(rows for *_, rows in rejects) < read - counted:
+        raise UnreadableError(f"{counted:,} of {read:,} rows were counted; the others have no reason to be rejected")
     return Partial(
         name=task.name,
         files=task.shard.files,
         method=max(methods) if files else "query",
         read=read,
         rejected=read - counted,
-        rejects=tuple(_rejects(files)) if read > counted else (),
+        rejects=rejects,
         quarantine=tuple(quarantine),
         outcomes=tuple((*what, path) for what, path in sorted(outcomes.items())),
         answers_ignored=any(file.canonical.answers == "ignored" for file in files),
