@@ -22,8 +22,10 @@ import pyarrow.parquet as pq
 from scorelake.errors import DataError
 from scorelake.ingest.archives import (
     CHUNK,
+    GZIP,
     SMALL_RECORD,
     ZIP,
+    ZSTD,
     Reading,
     ZipFile,
     archive_errors,
@@ -33,6 +35,7 @@ from scorelake.ingest.archives import (
 )
 from scorelake.ingest.values import quote
 
+TRUNCATED = "the file is truncated or was edited"
 LARGE = 1 << 22
 """Characters above which a list or object is read in parts, where parts of it are enough."""
 OUTLINE, MAX_OUTLINED, MAX_KEY = 32, 100_000, 256
@@ -283,8 +286,8 @@ class JsonReader:
         line, column = self.line_and_column()
         line, column = (first_line, 0) if 0 < first_line < line else (line, column)
         what = "nested too deeply" if isinstance(error, RecursionError) else getattr(error, "msg", error)
-        hint = "the file is truncated or was edited"
-        return DataError(f"broken JSON at line {line:,}, column {column + 1:,}: {what}", where=self.where, hint=hint)
+        at = f"line {line:,}, column {column + 1:,}"
+        return DataError(f"broken JSON at {at}: {what}", where=self.where, hint=TRUNCATED)
 
 
 @dataclass(frozen=True)
@@ -355,6 +358,8 @@ def _probe_binary(path: Path) -> FileProbe | None:
     """Inspect a file that is not packed JSON or text."""
     with path.open("rb") as plain:
         start = plain.read(64)
+    if start and any(magic != start and magic.startswith(start) for magic in (GZIP, ZIP, ZSTD, b"PAR1")):
+        raise DataError(f"has {len(start)} bytes, the beginning of an archive", where=str(path), hint=TRUNCATED)
     if start.startswith(b"PAR1"):
         with archive_errors(path):
             return FileProbe(path, "parquet", dict.fromkeys(pq.read_schema(path).names))
